@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 from msgspec import structs
-from perfwrap.measures.dataflow.gap_lines import find_gap_lines, long_work_share
+from perfwrap.measures.account.lines import Line
+from perfwrap.measures.dataflow.gap_lines import find_gap_lines, find_main_line, long_work_share
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.python_gaps import find_python_gaps
 from perfwrap.measures.main_trainer import find_main_trainer
@@ -46,6 +47,8 @@ def test_a_sections_operations_are_known_by_the_events_around_them(run: Any) -> 
     lines = find_gap_lines(evidence, trainer, loss)
     assert [(line.file, line.line) for line, _ in lines] == [("loss.py", 7), ("loss.py", 9)]
     assert lines[0][1] == pytest.approx(3 / 4, abs=0.01)
+    # Lines 7 and 9 of loss.py are called from the same line.
+    assert find_main_line(evidence, trainer, loss) == Line("loss.py", 7, "penalty")
     batch = next(gap for gap in evidence.get(find_python_gaps, trainer) if gap.after_operation == "optimizer")
     assert [(line.file, line.line) for line, _ in find_gap_lines(evidence, trainer, batch)] == [
         ("data.py", 3)

@@ -190,7 +190,7 @@ def test_events_that_were_not_recorded_leave_no_hole_in_the_sentence(
     after: str, before: str, words: str
 ) -> None:
     gap = PythonGap(None, None, after, before, 3, 1.0, 3, 0.2)
-    finding = rule._finding(rule.CodeSection((gap,)), 2e6, None, (), (), Levers(), False, rule.Limits())
+    finding = rule._finding(rule.CodeSection((gap,)), 2e6, None, (), (), None, Levers(), False, rule.Limits())
     assert f"per step, {words}; 3 times" in finding.evidence[0]
 
 

@@ -10,12 +10,16 @@ import polars as pl
 from perfwrap.measures.account.lines import Line
 from perfwrap.measures.account.loop_events import thread_spans
 from perfwrap.measures.account.parts import INTERRUPTIONS
-from perfwrap.measures.dataflow.dataflow import Dataflow, find_dataflow
+from perfwrap.measures.dataflow.dataflow import Dataflow, find_dataflow, line_of
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.python_gaps import PythonGap
 from perfwrap.measures.trainers import Trainer
-from perfwrap.timeline.operation_window import HOST, READ
+from perfwrap.timeline.operation_window import HOST, READ, Frame
 
+MAIN_PART = 0.5
+"""Part of a section's time in operations that passes through its main line."""
+MAX_STEP_SHARE = 0.6
+"""Share of a step above which a line calls the training, and not the section."""
 LONG_NS = 50_000
 """Time of an operation from which its work, and not its call, takes the time."""
 
@@ -33,6 +37,32 @@ def find_gap_lines(evidence: Evidence, trainer: Trainer, gap: PythonGap) -> tupl
         costs[flow.line(number)] += flow.cost(number)  # type: ignore[assignment]
     whole = sum(costs.values())
     return tuple((line, cost / whole) for line, cost in costs.most_common() if line.file and whole)
+
+
+def find_main_line(evidence: Evidence, trainer: Trainer, gap: PythonGap) -> Line | None:
+    """Return the innermost line through which most of a section's operations are called.
+
+    None without a dataflow window, or if most of the whole step passes through that line: it calls the training.
+    """
+    flow = evidence.get(find_dataflow, trainer)
+    numbers = _operations(evidence, trainer, flow, gap) if flow is not None else []
+    if flow is None or not numbers:
+        return None
+    found = None
+    left = [([frame for frame in flow.stack(number) if not frame.is_installed], number) for number in numbers]
+    least = MAIN_PART * sum(flow.cost(number) for number in numbers)
+    while True:
+        costs: Counter[Frame] = Counter()
+        for stack, number in left:
+            if stack:
+                costs[stack[-1]] += flow.cost(number)  # type: ignore[assignment]
+        frame, cost = costs.most_common(1)[0] if costs else (None, 0)
+        if frame is None or cost < least:
+            break
+        found = frame
+        left = [(stack[:-1], number) for stack, number in left if stack and stack[-1] == frame]
+    whole = [number for number in flow.step if found in flow.stack(number)]
+    return None if found is None or flow.share(whole) > MAX_STEP_SHARE else line_of(found)
 
 
 def long_work_share(evidence: Evidence, trainer: Trainer, gap: PythonGap) -> float:

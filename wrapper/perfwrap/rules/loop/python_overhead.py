@@ -43,7 +43,7 @@ from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.lines import Line
 from perfwrap.measures.account.loop_figures import mean_step_ns
 from perfwrap.measures.account.what_if import HALF, NOTHING, best_without, without, without_measured
-from perfwrap.measures.dataflow.gap_lines import find_gap_lines
+from perfwrap.measures.dataflow.gap_lines import find_gap_lines, find_main_line
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
 from perfwrap.measures.loop.busy_functions import BusyFunction, find_busy_functions
@@ -131,6 +131,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             sampled,
             find_tensor_calls(evidence, trainer, section.longest),
             find_gap_lines(evidence, trainer, section.longest),
+            find_main_line(evidence, trainer, section.longest),
             evidence.get(find_levers, trainer),
             acts,
             limits,
@@ -220,14 +221,15 @@ def _finding(
     sampled: Sampled | None,
     tensor_calls: tuple[str, ...],
     inspected: tuple[tuple[Line, float], ...],
+    main_line: Line | None,
     levers: Levers,
     acts: bool,
     limits: Limits,
 ) -> Finding:
     """Return the finding about one section, with its samples and the tensor operations that it calls.
 
-    ``inspected`` are the lines of its recorded operations with their shares; ``acts`` is whether the loop chooses
-    actions.
+    ``inspected`` are the lines of its recorded operations with their shares, ``main_line`` is one that calls most of
+    them; ``acts`` is whether the loop chooses actions.
     """
     gap, lines, share = section.longest, gap_lines(section.longest), section.share
     hottest = main_function(sampled)
@@ -253,7 +255,8 @@ def _finding(
             f"A whole step takes {units.duration(step_ns)}. In such short steps every call of Python and torch "
             "counts, including perfwrap's own probes."
         )
-    inner = costly[0][0] if costly and costly[0][1] >= limits.main_line_share and not hottest else None
+    inner = costly[0][0] if costly and costly[0][1] >= limits.main_line_share else main_line
+    inner = None if hottest else inner
     if inner:
         most = f", mostly work of {place(inner, '')}"
     title = f"{SHARE} of the training loop is the program's own code {lines}{most}."
