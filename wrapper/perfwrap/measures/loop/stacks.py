@@ -16,9 +16,9 @@ from perfwrap.measures.account.lines import Line
 from perfwrap.measures.data_loading.batch_making import workers_of
 from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.loop.library_calls import FRAME, LibraryTime, common_caller, common_lines, library_time
+from perfwrap.measures.loop.library_calls import LibraryTime, common_caller, common_lines, library_time
 from perfwrap.measures.loop.python_gaps import PythonGap, find_python_gaps, pieces_of
-from perfwrap.measures.loop.source_calls import begin_of_statement
+from perfwrap.measures.loop.section_frames import find_bounds, is_in
 from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.model import Timeline
 
@@ -140,8 +140,8 @@ def gap_samples(evidence: Evidence, trainer: Trainer, gap: PythonGap, alone: boo
         return timed
     # From outside whole stacks are visible: those of one frame are complete.
     alone &= OUTSIDE not in rows["source"]
-    begin = begin_of_statement(evidence.timeline.run, gap.after.file, gap.after.line) if gap.after else 0
-    inside = [stack for stack in stacks if _is_in(stack, gap, begin, alone)]
+    bounds = find_bounds(evidence, trainer, gap)
+    inside = [stack for stack in stacks if is_in(stack, gap, bounds, alone)]
     found = rows.filter(pl.col("stack").is_in(inside))
     return found.filter(pl.col("source") == OUTSIDE) if OUTSIDE in found["source"] else found
 
@@ -230,34 +230,3 @@ def _waiting_lines(timeline: Timeline, trainer: Trainer) -> pl.DataFrame:
     """Return the lines that wait for batches: they call torch's code, and none of the user's lines makes a batch."""
     waits = timeline.spans.filter(pl.col("track") == trainer.thread, pl.col("operation") == "data")
     return waits.select("file", "line").unique().drop_nulls()
-
-
-def _is_in(stack: str, gap: PythonGap, begin: int, alone: bool) -> bool:
-    """Return whether a stack is in a section: whether it passes through the section's lines.
-
-    ``begin`` is the first line of the statement in which the section begins: its calls are at that line.
-    """
-    if gap.after is None:
-        return alone
-    frames = [(found["function"], found["file"], int(found["line"])) for found in FRAME.finditer(stack)]
-    here = [(name, line) for name, file, line in frames if file == gap.after.file]
-    own = [line for name, line in here if _same(name, gap.after.function)]
-    if not own and len(frames) == 1:
-        return alone
-    # The event before the section may be in a function that has returned: then the lines of its callers decide.
-    lines = own or [line for _, line in here]
-    return any(
-        begin <= line <= gap.after.line or _between(line, gap.after.line, gap.until_line) for line in lines
-    )
-
-
-def _between(line: int, after: int, until: int | None) -> bool:
-    """Return whether a line is in a section, which may wrap around a loop."""
-    if until is None:
-        return line >= after
-    return after <= line <= until if after <= until else line >= after or line <= until
-
-
-def _same(name: str, other: str) -> bool:
-    """Return whether two names may be of one function: some Python versions include the class, others do not."""
-    return name.rpartition(".")[2] == other.rpartition(".")[2]
