@@ -63,6 +63,17 @@ def test_torchs_autograd_is_known_to_compute_derivatives() -> None:
     assert found.main == LibraryCall("torch", "grad", 20, derives=True)
 
 
+def test_samples_in_modules_that_the_line_calls_are_counted() -> None:
+    call = frame("_call_impl", "torch/nn/modules/module.py")
+    stacks = [
+        (stack(call, frame("forward", "torch/nn/modules/linear.py")), 20),
+        (stack(frame("cat", "torch/x.py")), 5),
+    ]
+    found = library_time(stacks, "/w/a.py", 3)
+    assert found is not None
+    assert (found.count, found.in_modules) == (25, 20)
+
+
 def test_samples_that_are_spread_have_no_main_function() -> None:
     stacks = [(stack(frame(name)), 10) for name in ("a", "b", "c")]
     found = library_time(stacks, "/w/a.py", 3)

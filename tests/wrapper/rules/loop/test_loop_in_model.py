@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 from perfwrap.journal_format import FIELD_SEPARATOR, INSTANTS
+from perfwrap.measures.account.lines import Line
 from perfwrap.measures.loop import source_calls
+from perfwrap.measures.loop.library_calls import LibraryTime
 from perfwrap.measures.loop.source_calls import independent_loop
+from perfwrap.measures.loop.stacks import HotFunction, Sampled
 from perfwrap.rules.loop import loop_in_model as rule
 from perfwrap.rules.model import Clear, Finding, NotChecked, Rule
 
@@ -153,6 +156,14 @@ def test_a_hot_line_in_such_a_loop_is_found_at_its_line(
     assert (finding.location.file, finding.location.line) == (str(file), line)
     assert f"begins at line {line_of('for sample')}" in finding.advice
     assert "60 % of the training loop is a loop inside the model or the loss, at net.py" in finding.sentence
+
+
+@pytest.mark.parametrize(("in_modules", "severity"), [(18, "minor"), (6, "critical")])
+def test_a_loop_over_calls_of_modules_is_at_most_minor(in_modules: int, severity: str) -> None:
+    hot = HotFunction(Line("net.py", 9, "forward"), 20, 20, LibraryTime(18, None, (), in_modules))
+    finding = rule._finding(hot, 8, Sampled(40, (hot,), "py-spy"), rule.Limits())
+    assert finding.max_severity == severity
+    assert ("only if they are small" in finding.advice) == (severity == "minor")
 
 
 @pytest.mark.usefixtures("as_of_py_spy")

@@ -54,6 +54,8 @@ class LibraryTime(Struct, frozen=True):
     count: int
     main: LibraryCall | None
     inner: tuple[LibraryCall, ...]
+    in_modules: int = 0
+    """Samples in modules that the line calls."""
 
 
 def library_time(stacks: Sequence[tuple[str, int]], file: str, line: int) -> LibraryTime | None:
@@ -73,7 +75,8 @@ def library_time(stacks: Sequence[tuple[str, int]], file: str, line: int) -> Lib
             named = _named(_descend(paths, (*prefix, child), ONLY_SHARE * weight), weight)
             inner += [named] if named else []
     held = sum(weight for path, weight in paths if path[: len(prefix)] == prefix)
-    return LibraryTime(whole, _named(prefix, held) if prefix else None, tuple(inner))
+    in_modules = sum(weight for path, weight in paths if any(file.endswith(MODULE_CALL) for file, _ in path))
+    return LibraryTime(whole, _named(prefix, held) if prefix else None, tuple(inner), in_modules)
 
 
 def common_lines(stacks: Sequence[tuple[str, int]]) -> list[tuple[str, str, int, int]]:

@@ -108,7 +108,7 @@ def sampled_computing(evidence: Evidence, trainer: Trainer, losses: tuple[Python
     found = sampled(computing)
     stacks = list(computing.group_by("stack", maintain_order=True).agg(pl.col("weight").sum()).iter_rows())
     common = tuple(
-        HotFunction(Line(file, line, function), count, count)
+        HotFunction(Line(file, line, function), count, count, library_time(stacks, file, line))
         for file, function, line, count in common_lines(stacks)
     )
     return found and replace(found, count=int(rows["weight"].sum()), common=common)

@@ -47,6 +47,9 @@ class Limits(Struct, frozen=True):
 
     min_share: float = 0.10
     """Share of the samples of the training thread from which a loop is reported."""
+    max_module_share: float = 0.5
+    """Share of a line's samples in modules that it calls, above which a pass is work of a model and no small operation:
+    joining passes may bring little."""
     min_launching_share: float = 0.5
     """Share of the time in which a GPU waits for launches, from which the host's time is that of the model."""
 
@@ -64,7 +67,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             if loop is not None and explains(evidence, trainer, (LOOP,), hot.line):
                 return Clear("Explained by loop_of_small_operations.")
             if loop is not None:
-                return [_finding(hot, loop, sampled)]
+                return [_finding(hot, loop, sampled, limits)]
     return Clear("No line of the model or the loss with many samples is in a loop of independent passes.")
 
 
@@ -74,9 +77,10 @@ def _host_decides(evidence: Evidence, trainer: Trainer, limits: Limits) -> bool:
     return step is not None and step.idle.get("dispatch", 0.0) >= limits.min_launching_share
 
 
-def _finding(hot: HotFunction, loop: int, sampled: Sampled) -> Finding:
+def _finding(hot: HotFunction, loop: int, sampled: Sampled, limits: Limits) -> Finding:
     """Return the finding about the loop around a line."""
     share = hot.count / sampled.count
+    calls_modules = hot.library is not None and hot.library.in_modules > limits.max_module_share * hot.on_line
     return Finding(
         title=f"{SHARE} of the training loop is a loop inside the model or the loss, at {place(hot.line, '')}.",
         share=share,
@@ -86,8 +90,17 @@ def _finding(hot: HotFunction, loop: int, sampled: Sampled) -> Finding:
             f"The loop begins at line {loop}, and no pass reads what the one before it computed. Its backward pass "
             "comes on top.",
         ),
-        options=(Option(join_passes(hot, loop), (1.0 - share, 1.0)),),
+        options=(
+            Option(
+                join_passes(hot, loop),
+                (1.0 - share, 1.0),
+                details="Its passes call modules: joining them helps only if they are small."
+                if calls_modules
+                else "",
+            ),
+        ),
         verdict="compute-bound",
         location=locate(hot.line),
         confidence="inferred",
+        max_severity="minor" if calls_modules else "critical",
     )
