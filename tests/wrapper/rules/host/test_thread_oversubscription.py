@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +29,19 @@ def test_threads_in_each_others_way_are_found(
     assert "OMP_NUM_THREADS=4" in finding.advice
     assert finding.location is None
     assert finding.severity == "minor"
+
+
+def test_a_number_of_threads_that_the_program_sets_itself_is_changed_there(
+    make_loop: Callable[..., Any], find: Callable[[Rule], Finding], tmp_path: Path
+) -> None:
+    loop = make_loop(threads=16)
+    loop.run.folder.write_manifest({"command": ["python", "train.py"], "cwd": str(tmp_path)})
+    (tmp_path / "train.py").write_text("import torch\n\ntorch.set_num_threads(16)\n")
+    write(loop).cores(4, runnable=8)
+    finding = find(rule)
+    assert "Change the argument of torch.set_num_threads at train.py:3 to 4." in finding.advice
+    assert "OMP_NUM_THREADS" not in finding.advice
+    assert str(finding.location) == "train.py:3"
 
 
 def test_other_programs_tasks_are_not_charged_to_the_run(
@@ -124,4 +138,4 @@ def test_fewer_threads_are_advised_only_to_processes_that_have_several(
     evidence = Evidence(run.read())
     cores = evidence.get(find_processors, evidence.get(find_main_trainer))
     crowd = replace(cores, threads_per_trainer=threads, trainers=trainers, workers=workers)
-    assert [option.edit for option in rule._options(crowd, 0.5, "8 threads")] == edits
+    assert [option.edit for option in rule._options(crowd, 0.5, "8 threads", None)] == edits

@@ -30,6 +30,7 @@ from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.account import find_account
+from perfwrap.measures.account.lines import Line
 from perfwrap.measures.account.loop_figures import COMPUTE_PARTS, trains_on_gpu
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.host.processors import (
@@ -38,8 +39,19 @@ from perfwrap.measures.host.processors import (
     Processors,
     find_processors,
 )
+from perfwrap.measures.loop.program_calls import find_only_call
 from perfwrap.measures.trainers import Trainer
-from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Option
+from perfwrap.rules.model import (
+    MIN_REPORTED_SHARE,
+    SHARE,
+    Answer,
+    Clear,
+    Finding,
+    NotChecked,
+    Option,
+    locate,
+    place,
+)
 
 NEEDS = ("host", "steady_steps")
 
@@ -80,13 +92,15 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     share = sum(shares[part] for part in parts) * (1.0 - 1.0 / pressure)
     if share < limits.min_reported_share:
         return Clear(f"{threads}, which costs at most {units.share(share)} of the loop.")
+    setting = evidence.get(find_only_call, "set_num_threads")
     return [
         Finding(
             title=f"{threads}: they compete for the cores, which costs up to {SHARE} of the training loop.",
             share=share,
             evidence=_words(cores),
-            options=_options(cores, share, threads),
+            options=_options(cores, share, threads, setting),
             verdict="throttled",
+            location=locate(setting),
             max_severity="critical" if _is_alone(cores, limits) else "minor",
             confidence="inferred",
             claims=pl.col("part").is_in(list(parts)),
@@ -147,14 +161,19 @@ def _parts(cores: Processors) -> str:
     return f"{processes}{_and_workers(cores)}"
 
 
-def _options(cores: Processors, share: float, threads: str) -> tuple[Option, ...]:
-    """Return the ways to run fewer threads; fewer in each process only if it has several."""
+def _options(cores: Processors, share: float, threads: str, setting: Line | None) -> tuple[Option, ...]:
+    """Return the ways to run fewer threads; fewer in each process only if it has several.
+
+    ``setting`` is the line that calls ``torch.set_num_threads``, which has priority over the variable.
+    """
     number, usable, saving = _fitting_threads(cores), cores.usable or 1.0, (1.0 - share, 1.0)
     options = []
     if cores.threads_per_trainer is None or number < cores.threads_per_trainer:
         options.append(
             Option(
-                f"Set OMP_NUM_THREADS={number} or call torch.set_num_threads({number}).",
+                f"Change the argument of torch.set_num_threads at {place(setting, '')} to {number}."
+                if setting
+                else f"Set OMP_NUM_THREADS={number} or call torch.set_num_threads({number}).",
                 saving,
                 threads,
                 f"threads={number}",

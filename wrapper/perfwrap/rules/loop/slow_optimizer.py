@@ -43,8 +43,8 @@ from perfwrap.measures.account.loop_figures import mean_step_ns, trains_on_gpu
 from perfwrap.measures.account.what_if import saving
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.facts import find_facts, torch_version
-from perfwrap.measures.loop.optimizer_lines import find_creation
 from perfwrap.measures.loop.optimizers import FIRST_FUSED_ON_CPU, OptimizerUse, find_optimizers
+from perfwrap.measures.loop.program_calls import find_only_call
 from perfwrap.measures.models import find_models
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.levers import find_levers
@@ -126,7 +126,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     return [
         _finding(
             use,
-            evidence.get(find_creation, trainer, use),
+            evidence.get(find_only_call, use.kind.rpartition(".")[2], use.where.file if use.where else None),
             on_gpu,
             None if on_gpu else large[use.name],
             can_compile,
