@@ -26,6 +26,7 @@ from msgspec import Struct
 from perfwrap import units
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.loop_figures import busiest_line
+from perfwrap.measures.account.what_if import NEARLY_ALL, NOTHING, without
 from perfwrap.measures.data_loading.loaders import find_loaders
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.steps.validation import find_validation
@@ -133,7 +134,8 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
 def _of_workers(
     evidence: Evidence, trainer: Trainer, share: float, starts: float, words: list[str]
 ) -> Finding:
-    """Return the finding about validations that mostly start and end their workers."""
+    """Return the finding about validations that mostly start and end their workers; their first start remains."""
+    count = max(1, evidence.get(find_validation, trainer).count)
     segments = evidence.get(find_account, trainer).segments.filter(WORKER_STARTS)
     length = (pl.col("end") - pl.col("start")).sum().alias("ns")
     name = segments.group_by("name").agg(length).sort("ns", "name", descending=[True, False])["name"][0]
@@ -142,22 +144,22 @@ def _of_workers(
     is_persistent = loader is not None and loader.persistent_workers is True
     workers = units.counted(loader.workers, "worker") if loader and loader.workers else "workers"
     return Finding(
-        title=f"{SHARE} of the training loop is validation, {units.share(starts / share)} of it to start and end the "
-        f"{workers} of {where}.",
-        share=share,
+        title=f"{SHARE} of the training loop starts and ends the {workers} of {where} for validation, which takes "
+        f"{units.share(share)} in all.",
+        share=starts,
         evidence=tuple(words),
         options=(
             Option(
                 f"Create {where} only once."
                 if is_persistent
                 else f"Pass persistent_workers=True to {where} and create it only once.",
-                (1.0 - share, 1.0 - starts),
+                without(starts * (count - 1) / count, NEARLY_ALL),
                 f"{units.share(starts)} of the loop starts and ends workers",
                 None if is_persistent else "persistent-workers",
             ),
             Option(
                 f"Pass num_workers=0 to {where}, if a validation has few batches.",
-                (1.0 - starts, 1.0),
+                without(starts, NOTHING),
             ),
         ),
         verdict="data-bound",
