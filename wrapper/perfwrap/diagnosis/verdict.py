@@ -235,7 +235,10 @@ def _part(
     if not shown or not _is_inside(evidence, first, parts):
         return None
     words = PART_WORDS[shown if shown in PART_WORDS else parts]
-    return sum(account[part] for part in parts) / sum(account.values()), words
+    whole = sum(account[part] for part in parts)
+    if parts == COMPUTE_PARTS and 2 * account["optimizer"] > whole:
+        words += ", most of it the optimizer's"
+    return whole / sum(account.values()), words
 
 
 def _is_inside(evidence: Evidence, finding: Finding, parts: Sequence[str]) -> bool:
