@@ -13,6 +13,12 @@
     python scripts/real_programs/make_data.py tokens DIR FILES COUNT WORDS      files of COUNT numbers below WORDS
     python scripts/real_programs/make_data.py masks DIR COUNT SIZE              pictures in DIR/imgs, DIR/masks
     python scripts/real_programs/make_data.py words DIR [COUNT]                 pictures of words, in an LMDB
+    python scripts/real_programs/make_data.py points DIR TRAIN TEST ROWS        ModelNet40's files of points
+    python scripts/real_programs/make_data.py letters DIR [CLASSES]             20 pictures a class, for Omniglot
+    python scripts/real_programs/make_data.py events DIR [COUNT]                events of users and pages, for TGN
+    python scripts/real_programs/make_data.py ratings FILE [ROWS]               MovieLens' ratings.dat
+    python scripts/real_programs/make_data.py headlines DIR TRAIN OTHER         THUCNews: characters with a class
+    python scripts/real_programs/make_data.py streets DIR TRAIN OTHER           CamVid: pictures with a class per pixel
 
 All data are seeded random numbers, so they are the same each time.
 """
@@ -250,6 +256,101 @@ def words(folder: Path, count: int = 400) -> None:
         transaction.put(b"num-samples", str(count).encode())
 
 
+def points(folder: Path, training: int, test: int, rows: int) -> None:
+    """Write clouds of points with normals, a text file each, in two of forty classes."""
+    import numpy as np
+
+    numbers = np.random.default_rng(SEED)
+    classes = [f"shape{place:02}" for place in range(40)]
+    folder.mkdir(parents=True)
+    (folder / "modelnet40_shape_names.txt").write_text("\n".join(classes) + "\n", encoding="utf-8")
+    for part, count in (("train", training), ("test", test)):
+        names = [f"{classes[place % 2]}_{part}{place:04}" for place in range(count)]
+        (folder / f"modelnet40_{part}.txt").write_text("\n".join(names) + "\n", encoding="utf-8")
+        for place, name in enumerate(names):
+            (folder / classes[place % 2]).mkdir(exist_ok=True)
+            cloud = numbers.normal(size=(rows, 6)) * (1, 1, 1 + place % 2, 1, 1, 1)
+            np.savetxt(folder / classes[place % 2] / f"{name}.txt", cloud, "%.6f", ",")
+
+
+def letters(folder: Path, classes: int = 1230) -> None:
+    """Write twenty pictures of each of many classes."""
+    import numpy as np
+
+    numbers = np.random.default_rng(SEED)
+    folder.mkdir(parents=True)
+    one = numbers.random((classes, 1, 1, 28, 28))
+    np.save(folder / "omniglot.npy", (one + numbers.random((classes, 20, 1, 28, 28)) > 1).astype("float64"))
+
+
+def events(folder: Path, count: int = 8000, users: int = 800, pages: int = 100) -> None:
+    """Write which user visited which page at what time, with 172 features each."""
+    import numpy as np
+    import pandas
+
+    numbers = np.random.default_rng(SEED)
+    folder.mkdir(parents=True, exist_ok=True)
+    table = pandas.DataFrame(
+        {
+            "u": numbers.integers(1, users + 1, count),
+            "i": numbers.integers(users + 1, users + pages + 1, count),
+            "ts": np.sort(numbers.integers(0, 1_000_000, count)).astype("float64"),
+            "label": 0,
+            "idx": np.arange(1, count + 1),
+        }
+    )
+    table.to_csv(folder / "ml_wikipedia.csv")
+    np.save(folder / "ml_wikipedia.npy", numbers.normal(size=(count + 1, 172)))
+    np.save(folder / "ml_wikipedia_node.npy", np.zeros((users + pages + 1, 172)))
+
+
+def ratings(path: Path, rows: int = 30000) -> None:
+    """Write ratings of 3,952 films by 6,040 users."""
+    import numpy as np
+
+    numbers = np.random.default_rng(SEED)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    table = numbers.integers((1, 1, 1, 956703932), (6041, 3953, 6, 1046454590), (rows, 4))
+    table[0, :2] = 6040, 3952
+    path.write_text("".join("::".join(map(str, row)) + "\n" for row in table.tolist()), encoding="utf-8")
+
+
+def headlines(folder: Path, training: int, others: int) -> None:
+    """Write lines of Chinese characters with one of ten classes."""
+    import random
+
+    numbers = random.Random(SEED)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder.parent / "saved_dict").mkdir(exist_ok=True)
+    (folder / "class.txt").write_text("".join(f"class{place}\n" for place in range(10)), encoding="utf-8")
+    for part, count in (("train", training), ("dev", others), ("test", others)):
+        lines = []
+        for _ in range(count):
+            label = numbers.randrange(10)
+            codes = (
+                min(int(numbers.paretovariate(0.4)), 4000) + 40 * label
+                for _ in range(numbers.randint(12, 30))
+            )
+            lines.append("".join(chr(0x4E00 + code) for code in codes) + f"\t{label}\n")
+        (folder / f"{part}.txt").write_text("".join(lines), encoding="utf-8")
+
+
+def streets(folder: Path, training: int, others: int) -> None:
+    """Write noise with rectangles, and a picture of the class of each pixel."""
+    import numpy as np
+    from PIL import Image
+
+    numbers = np.random.default_rng(SEED)
+    for part, count in (("train", training), ("val", others), ("test", others)):
+        for name in (part, f"{part}annot"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        for place in range(count):
+            kinds = np.repeat(np.repeat(numbers.integers(0, 12, (6, 8), dtype="uint8"), 60, 0), 60, 1)
+            picture = numbers.integers(0, 100, (360, 480, 3), dtype="uint8") + (kinds * 12)[..., None]
+            Image.fromarray(picture).save(folder / part / f"{place:04}.png")
+            Image.fromarray(kinds).save(folder / f"{part}annot" / f"{place:04}.png")
+
+
 def main() -> None:
     """Make the requested data."""
     kind, place, *sizes = sys.argv[1:]
@@ -267,6 +368,12 @@ def main() -> None:
         "tokens": tokens,
         "masks": masks,
         "words": words,
+        "points": points,
+        "letters": letters,
+        "events": events,
+        "ratings": ratings,
+        "headlines": headlines,
+        "streets": streets,
     }
     makers[kind](Path(place), *map(int, sizes))
 
