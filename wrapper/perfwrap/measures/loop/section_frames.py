@@ -8,10 +8,19 @@ from msgspec import Struct
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.lines import Line, line_of
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.loop.library_calls import FRAME
+from perfwrap.measures.loop.library_calls import FRAME, is_program
 from perfwrap.measures.loop.python_gaps import PythonGap, pieces_of
 from perfwrap.measures.loop.source_calls import begin_of_statement
 from perfwrap.measures.trainers import Trainer
+
+
+class Calls(Struct, frozen=True):
+    """Two lines of one function that call, in other functions, the event before a section and the event after it."""
+
+    file: str
+    function: str
+    after: int
+    until: int
 
 
 class Bounds(Struct, frozen=True):
@@ -25,6 +34,8 @@ class Bounds(Struct, frozen=True):
     """The event after the section, if it is in another file than the one before it."""
     last_event: int | None = None
     """In the function of ``until``, the last line of another event before it."""
+    calls: Calls | None = None
+    """Where both events are called, if their functions are different."""
 
 
 def find_bounds(evidence: Evidence, trainer: Trainer, gap: PythonGap) -> Bounds:
@@ -38,7 +49,8 @@ def find_bounds(evidence: Evidence, trainer: Trainer, gap: PythonGap) -> Bounds:
     later = [line for line in known.get(_function(gap.after), ()) if line > gap.after.line]
     until = _event_after(evidence, trainer, gap)
     earlier = [line for line in known.get(_function(until), ()) if line < until.line] if until else []
-    return Bounds(begin, min(later, default=None), until, max(earlier, default=None))
+    calls = _find_calls(evidence, trainer, gap.after, until) if until else None
+    return Bounds(begin, min(later, default=None), until, max(earlier, default=None), calls)
 
 
 def is_in(stack: str, gap: PythonGap, bounds: Bounds, alone: bool) -> bool:
@@ -56,6 +68,15 @@ def is_in(stack: str, gap: PythonGap, bounds: Bounds, alone: bool) -> bool:
         for name, file, line in frames
     ):
         return True
+    calls = bounds.calls
+    if calls is not None and any(
+        file == calls.file
+        and _same(name, calls.function)
+        and line not in (calls.after, calls.until)
+        and _between(line, calls.after, calls.until, None)
+        for name, file, line in frames
+    ):
+        return True
     here = [(name, line) for name, file, line in frames if file == gap.after.file]
     own = [line for name, line in here if _same(name, gap.after.function)]
     if not own and len(frames) == 1:
@@ -67,6 +88,53 @@ def is_in(stack: str, gap: PythonGap, bounds: Bounds, alone: bool) -> bool:
         or _between(line, gap.after.line, gap.until_line, bounds.next_event if own else None)
         for line in lines
     )
+
+
+def _find_calls(evidence: Evidence, trainer: Trainer, after: Line, until: Line) -> Calls | None:
+    """Return the lines of the innermost function that calls both events, in the order in which the calls follow."""
+    chains = evidence.get(_call_lines, trainer, after), evidence.get(_call_lines, trainer, until)
+    for place, lines in chains[0].items():
+        others = chains[1].get(place, frozenset())
+        if not others or place in (_function(after), _function(until)) and len(lines | others) < 2:
+            continue
+        pairs = [(there - line, line, there) for line in lines for there in others if there > line]
+        if pairs:
+            return Calls(*place, *min(pairs)[1:])
+        if max(lines) != min(others):
+            return Calls(*place, max(lines), min(others))
+    return None
+
+
+def _call_lines(evidence: Evidence, trainer: Trainer, event: Line) -> dict[tuple[str, str], frozenset[int]]:
+    """Return the functions on the way to an event, innermost first, with the lines that they call it from."""
+    found: dict[tuple[str, str], set[int]] = {_function(event): {event.line}}
+    depths: dict[tuple[str, str], int] = {_function(event): 0}
+    for frames in evidence.get(_stacks, trainer):
+        at = next(
+            (
+                number
+                for number in range(len(frames) - 1, -1, -1)
+                if frames[number][1] == event.file and _same(frames[number][0], event.function)
+            ),
+            0,
+        )
+        for depth, (name, file, line) in enumerate(reversed(frames[:at]), start=1):
+            found.setdefault((file, name), set()).add(line)
+            depths[file, name] = max(depths.get((file, name), 0), depth)
+    return {place: frozenset(found[place]) for place in sorted(found, key=lambda place: depths[place])}
+
+
+def _stacks(evidence: Evidence, trainer: Trainer) -> list[list[tuple[str, str, int]]]:
+    """Return the program's own frames of the thread's distinct stacks in the steady loop, outermost first."""
+    account, stacks = evidence.get(find_account, trainer), evidence.timeline.stacks
+    rows = stacks.filter(
+        pl.col("track") == trainer.thread, pl.col("time").is_between(account.start, account.end)
+    )
+    parsed = (
+        [(found["function"], found["file"], int(found["line"])) for found in FRAME.finditer(stack)]
+        for stack in rows["stack"].unique().sort().to_list()
+    )
+    return [[frame for frame in frames if is_program(frame[1])] for frames in parsed]
 
 
 def _event_lines(evidence: Evidence, trainer: Trainer) -> dict[tuple[str, str], list[int]]:
