@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from perfwrap.measures.account.lines import Line
+from perfwrap.measures.loop.stacks import HotFunction, Sampled
 from perfwrap.rules.data_loading import first_batch_latency as rule
 from perfwrap.rules.model import Answer, Clear, Finding, Rule
 
@@ -42,6 +44,26 @@ def test_they_are_found_without_workers_too(loop: Any, find: Callable[[Rule], Fi
             loop.compute()
         loop.span("data_end", 0.1, "loader/1", 0, 20)
     assert find(rule).share == pytest.approx(59 / 169, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("usual", "place"), [(1, "sampler.py:7"), (14, "train.py:7")], ids=["mostly", "a part"]
+)
+def test_samples_name_the_line_where_first_batches_take_most_of_the_waits(
+    loop: Any, find: Callable[[Rule], Finding], monkeypatch: pytest.MonkeyPatch, usual: float, place: str
+) -> None:
+    hot = HotFunction(Line("sampler.py", 7, "Balanced.__iter__"), 20, 20)
+    monkeypatch.setattr(rule, "sampled_making", lambda *_: Sampled(20, (hot,), "py-spy"))
+    loop.loader()
+    for _ in range(6):
+        loop.span("loader_start", 0.1, "loader/1", 0, 20)
+        for number in range(10):
+            loop.batch(60 if number == 0 else usual)
+            loop.compute()
+        loop.span("data_end", 0.1, "loader/1", 0, 20)
+    finding = find(rule)
+    assert str(finding.location) == place
+    assert ("Balanced.__iter__ at sampler.py:7" in finding.advice) == (place == "sampler.py:7")
 
 
 @pytest.mark.parametrize("between", [False, True])

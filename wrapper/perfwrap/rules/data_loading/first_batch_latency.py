@@ -31,8 +31,11 @@ from perfwrap.measures.account.loop_figures import COMPUTE_PARTS
 from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
 from perfwrap.measures.data_loading.worker_states import find_worker_states
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.loop.stacks import sampled_making
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, Option, locate, named
+from perfwrap.rules.stack_samples import main_function, quote
+from perfwrap.rules.stack_samples import where as where_of
 
 NEEDS = ("data", "steady_steps")
 
@@ -45,6 +48,8 @@ class Limits(Struct, frozen=True):
     """First batch over a normal batch from which it is long; an empty queue alone costs the time of one batch."""
     min_starts: int = 2
     """Epoch starts in the steady loop; a single one says nothing about the next."""
+    min_sampled_share: float = 0.5
+    """Part of all waits from which the samples of making batches are mostly those of the first ones."""
     min_gain_share: float = 0.5
     """Minimum part of the wait that the fix removes: some work before an epoch may be necessary."""
 
@@ -86,6 +91,10 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, limits: Li
     share = waits.len() * long_ns / max(1, account.total_ns)
     where = named("the DataLoader", loader.created)
     line = None if loader.making is None else loader.making.getitem_line
+    # Samples are of all batches: they tell about the first ones only if these take most of the time.
+    is_most = not loader.workers and waits.len() * long_ns >= limits.min_sampled_share * loader.wait_ns
+    sampled = sampled_making(evidence, trainer, loader) if is_most else None
+    hottest = main_function(sampled)
     return Finding(
         title=f"{SHARE} of the training loop waits for the first batch of an epoch from {where}.",
         share=share,
@@ -93,10 +102,13 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, limits: Li
             f"{units.counted(waits.len(), 'epoch start')} in the steady loop: the first batch takes "
             f"{units.duration(first_ns)} on average, a normal one {units.duration(usual_ns)}.",
             f"The median wait for a batch is {units.duration(loader.median_wait_ns)}.",
+            *quote(sampled, "while batches were made"),
         ),
         options=(
             Option(
-                "Do once what the dataset does before the first sample of each epoch (index, buffers, files).",
+                f"Do once, or make cheaper, the work of {where_of(hottest)} before the first sample of each epoch."
+                if hottest
+                else "Do once what the dataset does before the first sample of each epoch (index, buffers, files).",
                 (1.0 - share, 1.0 - limits.min_gain_share * share),
                 f"{units.duration(first_ns)} for a first batch, {units.duration(usual_ns)} for others",
             ),
@@ -106,7 +118,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, limits: Li
             ),
         ),
         verdict="data-bound",
-        location=locate(line or loader.created),
+        location=locate(hottest.line if hottest else line or loader.created),
         claims=_claims(loader),
     )
 
