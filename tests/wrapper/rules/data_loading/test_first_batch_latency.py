@@ -47,7 +47,7 @@ def test_they_are_found_without_workers_too(loop: Any, find: Callable[[Rule], Fi
 
 
 @pytest.mark.parametrize(
-    ("usual", "place"), [(1, "sampler.py:7"), (14, "train.py:7")], ids=["mostly", "a part"]
+    ("usual", "place"), [(1, "sampler.py:7"), (14, "train.py:12")], ids=["mostly", "a part"]
 )
 def test_samples_name_the_line_where_first_batches_take_most_of_the_waits(
     loop: Any, find: Callable[[Rule], Finding], monkeypatch: pytest.MonkeyPatch, usual: float, place: str
