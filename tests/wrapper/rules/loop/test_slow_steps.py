@@ -51,6 +51,18 @@ def test_steps_that_perfwrap_itself_made_slow_are_not_the_programs(
     assert "profiler_cost" in answer.why
 
 
+@pytest.mark.parametrize(("calls", "ms", "found"), [(20, 3, Clear), (1, 60, list)], ids=["rollout", "slow"])
+def test_steps_that_call_the_model_more_often_are_work_of_the_training(
+    loop: Any, ask: Callable[[Rule], Answer], calls: int, ms: float, found: type
+) -> None:
+    for step in range(80):
+        loop.compute()
+        for _ in range(calls if step % 10 == 9 else 0):
+            loop.span("forward", ms, "Net", TRAINING | GRAD, 12)
+            loop.span("sync", 0.01, "Tensor.numpy", 0, 13)
+    assert isinstance(ask(rule), found)
+
+
 def validate(loop: Any) -> None:
     loop.span("loader_start", 0.1, "loader/2", 0, 50)
     for _ in range(5):

@@ -24,6 +24,7 @@ When it is wrong
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 from msgspec import Struct
 
@@ -70,6 +71,8 @@ class Limits(Struct, frozen=True):
     adds others, and may have its own rhythm for a while."""
     max_chance: float = 0.01
     """Slow steps are regular if the probability that they are so by chance is below this."""
+    min_more_calls: float = 4.0
+    """Calls of models in the slow steps over those in a normal step, from which their time is that of these calls."""
     few_steps: int = 10
     """Fewer slow steps without a cause in the program are reported with doubt, because other programs have rhythms
     too."""
@@ -118,6 +121,8 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             share = share if idle is None else min(share, idle)
         if cause in ELSEWHERE or share < limits.min_reported_share:
             continue
+        if cause in COMPUTE_PARTS and _run_more(evidence, trainer, slow, limits):
+            continue
         period = find_period(
             [step.index for step in slow],
             evidence.get(find_steps, trainer).table,
@@ -131,6 +136,15 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     if most in ELSEWHERE:
         return Clear(f"{spread}, {ELSEWHERE[most]}.")
     return Clear(f"{spread}, irregularly and without a cause in the program, as on a shared machine.")
+
+
+def _run_more(evidence: Evidence, trainer: Trainer, slow: list[SlowStep], limits: Limits) -> bool:
+    """Return whether the slow steps call models much more often than others: a rollout is work of the training."""
+    steps = evidence.get(find_steps, trainer)
+    ends = steps.table["end"].to_numpy()
+    calls = np.bincount(np.searchsorted(ends, steps.events.forward.start), minlength=ends.size + 1)
+    usual = float(np.median(calls[np.flatnonzero(steps.table["detailed"].to_numpy())]))
+    return float(np.median(calls[[step.index for step in slow]])) >= limits.min_more_calls * max(1.0, usual)
 
 
 def _samples(evidence: Evidence, trainer: Trainer, where: Line | None) -> Sampled | None:
