@@ -105,6 +105,26 @@ def test_batches_cheaper_to_make_than_to_send_are_not_given_workers(
     assert "__getitems__" in finding.advice
 
 
+@pytest.mark.parametrize(
+    ("collate", "severity"), [("default_convert", "note"), ("default_collate", "critical")]
+)
+def test_a_loader_that_gets_whole_batches_already_is_at_most_a_note(
+    loop: Any, find: Callable[[Rule], Finding], collate: str, severity: str
+) -> None:
+    loop.loader()
+    loop.cores(2)
+    for _ in range(40):
+        with loop.journal.inside("data", "loader/1", 32):
+            loop.journal.now += 1000
+            with loop.journal.inside("fetch", "Data", 32):
+                loop.span("getitem", 0.25, "TensorDataset.__getitem__", 32)
+                loop.span("collate", 0.05, collate, 32)
+        loop.compute(0.4, 0.5, 0.1)
+    finding = find(rule)
+    assert ("Prepare the batches" in finding.advice) == (severity == "note")
+    assert finding.max_severity == severity
+
+
 def test_persistent_workers_are_advised_when_there_are_several_epochs(
     loop: Any, find: Callable[[Rule], Finding]
 ) -> None:

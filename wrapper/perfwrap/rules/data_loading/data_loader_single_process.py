@@ -51,6 +51,11 @@ from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Findi
 NEEDS = ("data", "steady_steps")
 
 
+UNCHANGED = "default_convert"
+"""The collate function of a loader that joins no samples: its dataset returns whole batches."""
+WHOLE_ALREADY = "Prepare the batches before the training, if they fit in memory."
+
+
 class Limits(Struct, frozen=True):
     """The thresholds of this rule."""
 
@@ -92,15 +97,17 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
         words.append(making.OTHER_PROGRAMS)
     main_cost = making.main_cost(evidence, trainer, loader)
     mostly = f", mostly in {main_cost}" if main_cost else ""
+    options = _options(evidence, trainer, loader, step, limits)
     return Finding(
         title=f"{SHARE} of the training loop waits for batches that the training process makes itself "
         f"({where}{mostly}).",
         share=loader.share,
         evidence=tuple(words),
-        options=_options(evidence, trainer, loader, step, limits),
+        options=options,
         verdict="data-bound",
         location=locate(loader.created),
         confidence="inferred",
+        max_severity="note" if options[0].edit == WHOLE_ALREADY else "critical",
         claims=making.waits(loader),
     )
 
@@ -132,6 +139,11 @@ def _without_workers(loader: LoaderUse, step: Step, limits: Limits) -> Option:
     if step.fetch_ns > 2 * limits.receive_ns:
         edit = "Make batches cheaper to load: work on whole tensors, or prepare the data before the training."
         why = fixes.no_workers(loader, step)
+    elif loader.making is not None and (loader.making.collate or "").endswith(UNCHANGED):
+        edit, why = (
+            WHOLE_ALREADY,
+            "The loader already gets each batch with one call, and workers would not help.",
+        )
     else:
         edit = "Index whole batches out of a tensor, or add __getitems__ to the dataset."
         made = units.duration(step.fetch_ns)
