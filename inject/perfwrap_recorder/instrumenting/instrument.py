@@ -215,7 +215,7 @@ def _qualname(code):
 def _has_docstring(node):
     first = node.body[0]
     value = first.value if isinstance(first, ast.Expr) else None
-    return int(isinstance(getattr(value, "value", getattr(value, "s", None)), str))
+    return int(isinstance(getattr(value, "value", None), str))
 
 
 def _with_ends(body, ending):
