@@ -1,4 +1,4 @@
-"""Instrumenting a function warns of nothing, whatever the version of Python: a program may turn warnings into errors."""
+"""Instrumenting a function warns of nothing in any version of Python: a program may turn warnings into errors."""
 
 from __future__ import annotations
 
