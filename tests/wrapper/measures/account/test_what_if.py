@@ -46,11 +46,11 @@ def test_what_goes_beside_a_measured_waste_leaves_more_than_nothing_and_less_the
     best, worst = without_measured(share)
     assert 0 <= best <= worst <= 1
     assert best <= 1 - share + 1e-12 and 1 - share <= worst + 1e-12
-    assert 1 - best <= 1.6 * share + 1e-12
+    assert 1 - best <= 1.8 * share + 1e-12
 
 
 def test_a_quarter_that_was_measured_brings_up_to_a_third_and_more() -> None:
-    assert without_measured(0.25) == pytest.approx((0.6375, 0.775), abs=0.001)
+    assert without_measured(0.25) == pytest.approx((0.6, 0.775), abs=0.001)
 
 
 def test_what_grows_may_disappear_with_what_it_has_taken_from_the_beginning() -> None:

@@ -20,7 +20,7 @@ class Limit(Struct, frozen=True):
 NEARLY_ALL = 0.9
 """Minimum share that disappears of measured waste that one edit removes completely."""
 
-SIDE_EFFECT = 0.6
+SIDE_EFFECT = 0.8
 """Maximum additional gain, as a share of the waste, in a step with hardly anything else: caches, the allocator and the
 cores then serve only the rest. The fixes of nineteen scripts gained 1.1 times the waste (median), between 0.8 and 1.5
 times, the more the smaller the waste (docs/accuracy.md)."""
