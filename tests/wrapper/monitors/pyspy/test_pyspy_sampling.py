@@ -94,7 +94,7 @@ def test_light_sampling_starts_often_and_goes_on_rarely(
     monitor = make(WRITES, light_sampling=True)
     wait_for(lambda: look(monitor) or len(lines(tmp_path)) >= 14, "seven recordings")
     rates = [row[4] for row in lines(tmp_path) if row[0] == "begin"]
-    assert rates[:7] == ["10.0"] * 5 + ["2.0"] * 2
+    assert rates[:7] == ["25.0"] + ["10.0"] * 4 + ["2.0"] * 2
     monitor.close()
 
 
