@@ -41,8 +41,8 @@ def main() -> None:
     loss = utils.BPRLoss(network, world.config)
     for epoch in range(EPOCHS):
         started = time.perf_counter()
-        told = Procedure.BPR_train_original(dataset, network, loss, epoch)
-        print(f"epoch {epoch} {told} seconds {time.perf_counter() - started:.3f}", flush=True)
+        report = Procedure.BPR_train_original(dataset, network, loss, epoch)
+        print(f"epoch {epoch} {report} seconds {time.perf_counter() - started:.3f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ def main() -> None:
     model = SentenceTransformer(modules=[embedding, convolution, Pooling(192)], device="cpu")
     started = time.perf_counter()
 
-    def told(score: float, epoch: int, steps: int) -> None:
+    def report(score: float, epoch: int, steps: int) -> None:
         nonlocal started
         now = time.perf_counter()
         print(f"epoch {epoch} score {score:.4f} seconds {now - started:.3f}", flush=True)
@@ -78,7 +78,7 @@ def main() -> None:
         optimizer_params={"lr": 1e-3},
         save_best_model=False,
         show_progress_bar=False,
-        callback=told,
+        callback=report,
     )
 
 

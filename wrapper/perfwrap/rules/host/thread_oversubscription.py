@@ -171,7 +171,8 @@ def _options(cores: Processors, share: float, threads: str, setting: Line | None
     if cores.threads_per_trainer is None or number < cores.threads_per_trainer:
         options.append(
             Option(
-                f"Change the argument of torch.set_num_threads at {place(setting, '')} to {number}."
+                f"Set OMP_NUM_THREADS={number}, and torch.set_num_threads at {place(setting, '')}, which has priority "
+                f"where it is called, to {number}."
                 if setting
                 else f"Set OMP_NUM_THREADS={number} or call torch.set_num_threads({number}).",
                 saving,
