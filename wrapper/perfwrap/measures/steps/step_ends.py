@@ -8,6 +8,8 @@ each are five.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from msgspec import Struct
 
@@ -18,6 +20,8 @@ MAX_BACKWARDS_PER_BATCH = 4
 """Without an optimizer, batches define steps if there are at most this many backward passes per batch."""
 
 MIN_BATCHES = 2
+
+NO_SECTIONS = np.empty(0, dtype=np.int64)
 
 
 class StepEnds(Struct, frozen=True):
@@ -30,13 +34,15 @@ class StepEnds(Struct, frozen=True):
     """The operations of the anchor events."""
 
 
-def find_step_ends(events: LoopEvents, phases: Phases) -> StepEnds | None:
-    """Return where the steps end; None if there are none."""
+def find_step_ends(events: LoopEvents, phases: Phases, sections: Integers = NO_SECTIONS) -> StepEnds | None:
+    """Return where the steps end; None if there are none. ``sections``: starts of sections without detail."""
     batches = events.loader.only((phases.use == TRAINED) & (events.loader_kind == DATA))
     found = _anchors(events, batches)
     if found is None:
         return None
-    ends = _group(found.events, batches, found.repeats)
+    ends = (
+        _group(found.events, batches, sections) if found.repeats else _group_by_batch(found.events, batches)
+    )
     start = _first_start(events, phases, found.events)
     return StepEnds(ends, start, found.name, found.operations)
 
@@ -89,28 +95,55 @@ def _batch_uses(events: LoopEvents, batches: Events) -> Events:
     return Events(np.maximum(batches.start, ends - 1), ends, batches.key, batches.value)
 
 
-def _group(anchors: Events, batches: Events, repeats: bool) -> Integers:
-    """Return where each group ends; ``repeats``: a repeated anchor closes its group."""
-    order = np.argsort(np.concatenate([anchors.start, batches.start]), kind="stable")
-    is_anchor = (order < len(anchors)).tolist()
-    keys = np.concatenate([anchors.key, batches.key])[order].tolist()
-    ends = np.concatenate([anchors.end, batches.end])[order].tolist()
-    strangers = _strangers(anchors) if repeats else frozenset()
+def _group_by_batch(anchors: Events, batches: Events) -> Integers:
+    """Return where each group ends; a batch of a loader that gave the group one before closes it."""
+    found: list[int] = []
+    loaders: set[int] = set()
+    since: set[int] = set()
+    end: int | None = None
+    for anchor, key, moment, _ in _in_order(anchors, batches, NO_SECTIONS):
+        if anchor:
+            since = set()
+            end = moment
+            continue
+        if end is not None and key in loaders:
+            found.append(end)
+            loaders, end = since, None
+        loaders.add(key)
+        since.add(key)
+    return np.array([*found, end] if end is not None else found, dtype=np.int64)
+
+
+def _group(anchors: Events, batches: Events, sections: Integers) -> Integers:
+    """Return where each group ends; a repeated anchor closes it, too, and so does a section without detail.
+
+    The first group after a section may be the rest of a step: an anchor that usually begins a group closes it.
+    """
+    strangers = _strangers(anchors)
     found: list[int] = []
     seen: set[int] = set()
     loaders: set[int] = set()
     since: set[int] = set()
-    last, end = -1, 0
-    for anchor, key, moment in zip(is_anchor, keys, ends, strict=True):
-        if not anchor:
-            closes = last >= 0 and key in loaders
+    openers: set[int] = set()
+    last, end, is_rest = -1, 0, False
+    for anchor, key, moment, after_section in _in_order(anchors, batches, sections):
+        if after_section and last >= 0:
+            closes = True
+        elif anchor:
+            again = key in seen or (last, key) in strangers or (is_rest and key in openers)
+            closes = last >= 0 and again
         else:
-            closes = last >= 0 and repeats and (key in seen or (last, key) in strangers)
+            closes = last >= 0 and key in loaders
         if closes:
             found.append(end)
             seen.clear()
-            loaders, since, last = since, set(), -1
+            # After a section it is unknown what gave the group its batch: probably what gave the one before its own.
+            loaders, since, last = loaders if after_section else since, set(), -1
+            is_rest = False
+        is_rest = is_rest or after_section
         if anchor:
+            if last < 0 and not is_rest:
+                openers.add(key)
             seen.add(key)
             since = set()
             last, end = key, moment
@@ -120,6 +153,16 @@ def _group(anchors: Events, batches: Events, repeats: bool) -> Integers:
     if last >= 0:
         found.append(end)
     return np.array(found, dtype=np.int64)
+
+
+def _in_order(anchors: Events, batches: Events, sections: Integers) -> Iterator[tuple[bool, int, int, bool]]:
+    """Return of each event whether it is an anchor, its key and end, and whether it is the first after a section."""
+    starts = np.concatenate([anchors.start, batches.start])
+    order = np.argsort(starts, kind="stable")
+    keys = np.concatenate([anchors.key, batches.key])[order].tolist()
+    ends = np.concatenate([anchors.end, batches.end])[order].tolist()
+    passed = np.diff(np.searchsorted(sections, starts[order]), prepend=0) > 0
+    return zip((order < len(anchors)).tolist(), keys, ends, passed.tolist(), strict=True)
 
 
 def _strangers(anchors: Events) -> frozenset[tuple[int, int]]:

@@ -7,20 +7,20 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from perfwrap.measures.account.intervals import NOTHING, Intervals
 from perfwrap.measures.account.loop_events import Flags, Integers, LoopEvents, loop_events, thread_spans
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.recorder.detail_cost import find_detail_ns
 from perfwrap.measures.recorder.windows import find_windows, touched
+from perfwrap.measures.steps.counted_steps import add_counted
 from perfwrap.measures.steps.epochs import batches_of
 from perfwrap.measures.steps.loop_end import find_loop_end
 from perfwrap.measures.steps.marked_steps import mark_name, marked_steps, span_the_loop
 from perfwrap.measures.steps.periodic_steps import periodic_steps
 from perfwrap.measures.steps.phases import Phases, find_phases
 from perfwrap.measures.steps.rests import with_lines
-from perfwrap.measures.steps.step_ends import StepEnds, ends_of_marks, find_step_ends
+from perfwrap.measures.steps.step_ends import ends_of_marks, find_step_ends
 from perfwrap.measures.steps.thinned import section_edges
 from perfwrap.measures.steps.trainings import gaps_between_trainings
 from perfwrap.measures.steps.warm_up import warm_up_length
@@ -28,8 +28,6 @@ from perfwrap.measures.trainers import Trainer
 
 MAX_BEGINNINGS_SHARE = 0.25
 """If more steps than these are the first ones of an optimizer, making optimizers is part of the loop."""
-COUNTED_IN_PAUSES = ("optimizer", "data")
-"""Operations that are counted while detailed recording is paused."""
 
 STEP_COLUMNS = {
     "index": pl.Int64,
@@ -114,7 +112,8 @@ def find_steps(evidence: Evidence, trainer: Trainer) -> Steps:
     """Return the steps of a trainer; none if its thread has no possible steps."""
     timeline = evidence.timeline
     spans, sums = thread_spans(timeline, trainer), timeline.sums.filter(pl.col("track") == trainer.thread)
-    summed = np.searchsorted(section_edges(sums), spans["start"].to_numpy(), side="right") % 2 == 1
+    edges = section_edges(sums)
+    summed = np.searchsorted(edges, spans["start"].to_numpy(), side="right") % 2 == 1
     events = loop_events(spans, summed)
     spans = spans.filter(pl.Series(~summed, dtype=pl.Boolean) | (pl.col("operation") != "data"))
     phases = find_phases(events)
@@ -122,14 +121,14 @@ def find_steps(evidence: Evidence, trainer: Trainer) -> Steps:
     # The marks of a window are perfwrap's own: they cover a few steps that are known anyway.
     is_marked = not windows[0].size and span_the_loop(marks, events)
     marked = ends_of_marks(marks, mark_name(timeline, trainer)) if is_marked else None
-    found = marked or find_step_ends(events, phases)
+    found = marked or find_step_ends(events, phases, edges[::2])
     if found is None and "imported" in timeline.run:
         found = periodic_steps(timeline, trainer)
     if found is None:
         return Steps(pl.DataFrame(schema=STEP_COLUMNS), "", 0, 0, 0, phases, events)
     thinned = with_lines(sums, spans, phases)
     thinned = thinned.filter(~pl.col("validating") | ~pl.col("rest"))
-    ends, detailed = _with_thinned(found, spans, thinned)
+    ends, detailed = add_counted(found, spans, thinned)
     starts = np.append(found.start, ends[:-1])
     # Lengths of steps without detail are averages: only detailed steps show where the warm-up ends.
     # Steps captured by torch.profiler for perfwrap are slower than usual.
@@ -172,40 +171,3 @@ def _between_trainings(
     begin = np.maximum(begin, starts[step])
     known = (begin < until) & detailed[step]
     return begin[known], until[known]
-
-
-def _with_thinned(
-    found: StepEnds, spans: pl.DataFrame, sums: pl.DataFrame
-) -> tuple[Integers, NDArray[np.bool_]]:
-    """Return all ends, and which of them were recorded in detail.
-
-    A section without detail has as many steps as its exact sums of the anchor's operations say. Where each one ended is
-    unknown, so they are spaced evenly.
-    """
-    pieces = [found.ends]
-    for start, end, count in _sections(found, spans, sums).iter_rows():
-        steps = round(count)
-        before = found.ends[: np.searchsorted(found.ends, end)]
-        begin = max(start, int(before[-1]) if before.size else found.start)
-        if steps and end > begin:
-            passed = (end - begin) * (np.arange(1, steps + 1) / steps)
-            pieces.append(begin + passed.astype(np.int64))
-    ends = np.concatenate(pieces)
-    order = np.argsort(ends, kind="stable")
-    return ends[order], (order < found.ends.size)
-
-
-def _sections(found: StepEnds, spans: pl.DataFrame, sums: pl.DataFrame) -> pl.DataFrame:
-    """Return start and end of the sections without detail, and the number of their steps from the counts.
-
-    Counted are the operations of the anchor or, if these are not counted in pauses, forwards: they end the recorder's
-    steps then.
-    """
-    operations = found.operations
-    if not any(operation in COUNTED_IN_PAUSES for operation in operations):
-        uncounted = sums["rest"].any() and sums.filter(pl.col("operation").is_in(operations)).is_empty()
-        operations = ("forward",) if uncounted else operations
-    is_anchor = pl.col("operation").is_in(operations)
-    per_step = spans.filter(is_anchor).height / found.ends.size
-    counted = pl.col("count").filter(is_anchor).sum() / max(per_step, 1e-9)
-    return sums.group_by("start", "end").agg(counted).sort("start")
