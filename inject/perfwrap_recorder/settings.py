@@ -29,6 +29,7 @@ class Settings:
         "sample_hz",
         "trial_perturbation",
         "trial_precision",
+        "trial_seconds",
         "trial_steps",
         "trial_values",
         "trial_warm_up",
@@ -61,6 +62,7 @@ class Settings:
         inspect=False,
         trial_values="",
         trial_perturbation=0,
+        trial_seconds=0.0,
     ):
         self.run_dir = run_dir
         """The run folder, an absolute path."""
@@ -102,6 +104,8 @@ class Settings:
         """The seed of a trial that writes losses and parameters instead of being timed; "" for none."""
         self.trial_perturbation = trial_perturbation
         """The seed of small changes of its parameters at the start; 0 for none."""
+        self.trial_seconds = trial_seconds
+        """It does not end before its steady steps took this long; 0 for no such limit."""
 
 
 def host_name() -> str:
@@ -140,4 +144,5 @@ def read(data: str, run_dir: str) -> Settings:
         values.get("inspect") == "1",
         values.get("trial_values", ""),
         int(values.get("trial_perturbation") or 0),
+        float(values.get("trial_seconds") or 0),
     )

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfwrap import units
+from perfwrap.commands.fix import SAMPLE_HZ
 from perfwrap.commands.try_progress import TryProgress
 from perfwrap.edits.files.patch_text import patch
 from perfwrap.edits.files.source_reader import read_source
@@ -101,7 +102,8 @@ def fix(
     began = time.monotonic()
     name = folder.name
     with TryProgress(sys.stderr) as progress:
-        trial = Trial(command, folder, Settings(STEPS, "auto", 0.02, 600.0, allow_writes=True), progress)
+        settings = Settings(STEPS, "auto", 0.02, 600.0, allow_writes=True)
+        trial = Trial(command, folder, settings, progress, sample_hz=SAMPLE_HZ)
         written = watched(Path.cwd(), folder)
         search = (Search if seconds else Comparison)(trial, False, began + seconds, None)
         measured = None

@@ -2,7 +2,7 @@
 
 A step ends as in the journal: when an optimizer has stepped, or in a program without an optimizer of torch after a
 backward pass. A process without either never ends itself. After the warm-up come ``trial_steps`` steps, fewer if the
-median is known well enough before; the ranks of a job all make the same number.
+median is known well enough before, more until they took ``trial_seconds``; the ranks of a job all make the same number.
 
 The process ends at the end of a step, when no collective is running: by the KeyboardInterrupt of a Ctrl-C, raised here
 rather than sent, so that a signal handler of the program cannot delay it. A rank of torchrun ends by SystemExit, with
@@ -44,6 +44,9 @@ MAX_WARM_UP_STEPS = 100
 LAST_STEPS, STEADY_FACTOR = 5, 1.5
 """Steps are steady if none of the last LAST_STEPS took more than STEADY_FACTOR times their median."""
 
+MOST_STEPS = 5_000
+"""More steps are not made to fill ``trial_seconds``."""
+
 MIN_STEPS = 20
 """With fewer steps the median does not count as precise."""
 NORMAL_95 = 1.96
@@ -59,14 +62,24 @@ _trial = None
 class Trial:
     """The progress of the steps: ``learn`` is called at each end of a step."""
 
-    def __init__(self, steps, warm_up=AUTO, precision=0.0, has_others=False):
+    def __init__(self, steps, warm_up=AUTO, precision=0.0, has_others=False, seconds=0.0):
         self.steps = steps
         self.warm_up = warm_up
-        self.precision = 0.0 if has_others else precision
-        self.has_others = has_others
+        self.precision = precision
+        self.least_ns = seconds * 1e9
+        self.has_others = False
+        if has_others:
+            self.expect_others()
         self.end = ""
-        """How it ended: ENOUGH or PRECISE; "" while it goes on."""
+        """Why there are enough steps: ENOUGH or PRECISE; "" while there are not."""
+        self.is_over = False
+        """Whether they also took long enough."""
         self.forget()
+
+    def expect_others(self):
+        """Measure the same number of steps as the other ranks."""
+        self.has_others = True
+        self.precision = self.least_ns = 0.0
 
     def forget(self):
         """Start again: the events counted so far were not the ends of steps."""
@@ -76,8 +89,8 @@ class Trial:
         """The number of the first measured step."""
 
     def learn(self, count, moment):
-        """Count the end of the step of that number; return whether there are enough steps now."""
-        if self.end:
+        """Count the end of the step of that number; return whether it is the last one."""
+        if self.is_over:
             return True
         if count <= self.count:
             self.forget()
@@ -93,7 +106,9 @@ class Trial:
             self.end = ENOUGH
         elif self.precision and measured >= MIN_STEPS and measured % LAST_STEPS == 0 and self._is_precise():
             self.end = PRECISE
-        return bool(self.end)
+        is_long = moment - self.moments[0] >= self.least_ns or measured >= MOST_STEPS
+        self.is_over = bool(self.end) and is_long
+        return self.is_over
 
     def _is_warm(self):
         if self.warm_up != AUTO:
@@ -133,7 +148,8 @@ class Ending:
 
     has_optimizer = False
     skipped = 0
-    is_reported = False
+    reports = 0
+    """1 after there were enough steps, 2 after the last one."""
     by = ""
 
 
@@ -149,7 +165,11 @@ def prepare(settings):
 def _make(settings):
     world_size = roles.find_ranks(os.environ)[2] or "1"
     return Trial(
-        settings.trial_steps, settings.trial_warm_up, settings.trial_precision, world_size.strip() != "1"
+        settings.trial_steps,
+        settings.trial_warm_up,
+        settings.trial_precision,
+        world_size.strip() != "1",
+        settings.trial_seconds,
     )
 
 
@@ -196,11 +216,13 @@ def _step_ended(torch, moment, is_step):
     if journal.settings.trial_values:
         guard.run("trial_values", step_values.note, torch, journal.count_steps())
     _look_at_ranks(torch)
-    if _trial.learn(journal.count_steps(), moment) and not _must_wait():
-        if not Ending.is_reported:
-            Ending.is_reported = True
+    is_last = _trial.learn(journal.count_steps(), moment)
+    if _trial.end and not _must_wait():
+        if Ending.reports < 1 + is_last:
+            Ending.reports = 1 + is_last
             guard.run("trial_facts", _report, _trial.end, journal.count_steps())
-        _end_process()
+        if is_last:
+            _end_process()
     return True
 
 
@@ -221,8 +243,8 @@ def _look_at_ranks(torch):
     """Notice other ranks that no environment variable shows: they were spawned."""
     distributed = torch.distributed
     if not _trial.has_others and distributed.is_available() and distributed.is_initialized():
-        _trial.has_others = distributed.get_world_size() > 1
-        _trial.precision = 0.0 if _trial.has_others else _trial.precision
+        if distributed.get_world_size() > 1:
+            _trial.expect_others()
 
 
 def _report(end, last):
@@ -269,8 +291,8 @@ def _report_way(way):
 
 
 def _end_with_program():
-    if _trial is not None and not Ending.is_reported and _trial.count:
-        _report(LOOP_ENDED, _trial.count)
+    if _trial is not None and Ending.reports < 2 and _trial.count:
+        _report(_trial.end or LOOP_ENDED, _trial.count)
 
 
 def _begin_in_child():
@@ -278,4 +300,4 @@ def _begin_in_child():
     global _trial
     is_worker = roles.find_forked_role(roles.Role("main")).name == "worker"
     _trial = None if is_worker else _make(journal.settings)
-    Ending.skipped, Ending.is_reported, Ending.by = 0, False, ""
+    Ending.skipped, Ending.reports, Ending.by = 0, 0, ""

@@ -7,23 +7,22 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 import pytest
 from perfwrap.diagnosis.model import Diagnosis, Verdict
 from perfwrap.edits.outcome import Target
 from perfwrap.experiments.judge import Row
 from perfwrap.experiments.plan import BASELINE
-from perfwrap.experiments.reading import Reading, Steps
-from perfwrap.experiments.runner import Ended, Settings
+from perfwrap.experiments.reading import Reading
+from perfwrap.experiments.runner import Settings
 from perfwrap.experiments.statistics import Ratio
 from perfwrap.experiments.trial import Run, Trial
 from perfwrap.experiments.written import Written
 from perfwrap.fixing.candidates import Candidate
 from perfwrap.fixing.edited_program import Contents
 from perfwrap.fixing.equality import Equality
-from perfwrap.fixing.search import CHECK_STEPS, INSPECTED, SAMPLE_HZ, STOPPED, Search
+from perfwrap.fixing.search import CHECK_STEPS, INSPECTED, STOPPED, Search
 from perfwrap.reports import fix_document
-from perfwrap.rules.model import Outcome, State
+from perfwrap.rules.model import Outcome
 
 PROGRAM = """import torch
 optimizer = torch.optim.SGD([torch.ones(1)], lr=0.1)
@@ -121,45 +120,21 @@ def test_memory_may_grow_by_half_and_always_by_what_workers_need(
     assert not reason or "--max-memory" in reason
 
 
-@dataclass
-class Sampling(Search):
-    """A search whose runs leave no recording; it keeps their settings."""
-
-    asked: list[Settings] = field(default_factory=list)
-
-    def _run(
-        self, name: str, settings: Settings, overlay: Path | None = None, changes: tuple[str, ...] = ()
-    ) -> Ended:
-        self.asked.append(settings)
-        return Ended(self.trial.folder, "ended", 0, 1.0)
-
-
 @pytest.mark.parametrize(
-    ("own", "state", "only", "is_sampled", "unchecked"),
-    [
-        (200, "not checked", [], True, []),
-        (200, "not checked", ["logging_overhead"], True, ["logging_overhead"]),
-        (200, "not checked", ["slow_item"], False, []),
-        (40, "not checked", ["logging_overhead"], False, ["logging_overhead"]),
-        (200, "clear", [], False, []),
-    ],
+    ("only", "unchecked"),
+    [([], []), (["logging_overhead"], ["logging_overhead"]), (["slow_item"], [])],
 )
-def test_the_programs_own_code_is_sampled_if_it_takes_time_and_a_rule_needs_it(
-    own: int, state: State, only: list[str], is_sampled: bool, unchecked: list[str], tmp_path: Path
+def test_rules_that_could_not_be_checked_are_named_if_they_were_asked_for(
+    only: list[str], unchecked: list[str], tmp_path: Path
 ) -> None:
-    steps = Steps(np.arange(50), np.full(50, 10_000_000), np.full(50, 8))
-    trial = Trial(["python", "train.py"], tmp_path, Settings(allow_writes=True), Silent())
-    trial.runs.append(Run(BASELINE, tmp_path, Reading("measured", steps=steps), 1.0))
+    trial = Trial(["python", "train.py"], tmp_path, Settings(), Silent())
+    trial.runs.append(Run(BASELINE, tmp_path, Reading("measured"), 1.0))
     trial.diagnosis = Diagnosis(
         Verdict("python-bound", 0.5, "", "measured"),
-        outcomes=(Outcome("logging_overhead", state), Outcome("slow_item", "clear")),
-        account={"python": own, "forward": 1000 - own},
+        outcomes=(Outcome("logging_overhead", "not checked"), Outcome("slow_item", "clear")),
     )
-    search = Sampling(trial, False, 0.0)
+    search = Search(trial, False, 0.0)
     assert search.find(only) == []
-    assert [(one.sample_hz, one.steps, one.allow_writes) for one in search.asked] == [
-        (SAMPLE_HZ, 300, True)
-    ] * is_sampled
     assert search.unchecked == unchecked
 
 

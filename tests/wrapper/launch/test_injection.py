@@ -108,7 +108,7 @@ def test_modes_do_not_depend_on_the_umask(folder, umask):
 def test_settings_say_what_was_requested(folder):
     asked = {"nvtx": True, "budget_bytes": 12345, "sample_hz": 20, "max_overhead": 0.02, "ptracer_pid": 77}
     asked |= {"window": "5@100", "window_detail": ("shapes", "flops"), "window_ranks": "all"}
-    asked["trial"] = Trial(("workers=8", "bf16"), 50, "20", 0.05, True)
+    asked["trial"] = Trial(("workers=8", "bf16"), 50, "20", 0.05, True, seconds=3.0)
     injection.prepare(folder, {}, host="node7", **asked)
     assert settings(folder) == {
         "run_dir": str(folder.path),
@@ -128,6 +128,7 @@ def test_settings_say_what_was_requested(folder):
         "trial_writes": "allow",
         "trial_values": "",
         "trial_perturbation": "0",
+        "trial_seconds": "3.0",
         "original_pythonpath_empty": "1",
         "watched": "0",
         "inspect": "0",

@@ -46,6 +46,8 @@ from perfwrap.rules.model import rule_id
 NO_GAIN = 1
 """Exit code if no edit was proven."""
 DEFAULT_MAX_TIME_S = 900.0
+SAMPLE_HZ = 100.0
+"""How often the stacks of the first run are sampled, which is only diagnosed."""
 
 Only = Annotated[
     str,
@@ -119,7 +121,7 @@ def fix(
         # As Ctrl-C: the current run has its own session and would outlive this process.
         signal.signal(number, signal.default_int_handler)
     with TryProgress(sys.stderr) as progress:
-        trial = Trial(command, folder, settings, progress)
+        trial = Trial(command, folder, settings, progress, sample_hz=SAMPLE_HZ)
         written = watched(Path.cwd(), folder)
         search = Search(trial, allow_numerics, time.monotonic() + max_time, repeats, max_memory)
         try:

@@ -146,7 +146,7 @@ def try_(
         signal.signal(number, signal.default_int_handler)
     began_s = time.monotonic()
     with TryProgress(sys.stderr) as progress:
-        trial = Trial(command, folder, settings, progress)
+        trial = Trial(command, folder, settings, progress, is_brief=find_batch_size)
         written = watched(Path.cwd(), folder)
         try:
             if trial.start():

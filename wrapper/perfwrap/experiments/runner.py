@@ -57,6 +57,8 @@ class Settings(Struct, frozen=True):
     """The seed of a run that records losses and parameters instead of times; None for a timed run."""
     perturbation: int = 0
     """The seed of small random changes of the parameters at the start of such a run; 0 for none."""
+    least_s: float = 0.0
+    """The steady steps of a run take at least this long, unless there are very many."""
 
 
 class Ended(Struct, frozen=True):
@@ -144,7 +146,7 @@ def _options(changes: Sequence[str], folder: Path, settings: Settings) -> list[s
     return [
         *("--out", str(folder / "run"), "--no-report"),
         *("--trial-steps", str(settings.steps), "--trial-warm-up", settings.warm_up),
-        *("--trial-precision", str(settings.precision)),
+        *("--trial-precision", str(settings.precision), "--trial-seconds", str(settings.least_s)),
         *(["--allow-writes"] if settings.allow_writes else []),
         *(["--inspect"] if settings.inspect else []),
         *(["--sample", str(settings.sample_hz)] if settings.sample_hz else []),

@@ -26,6 +26,10 @@ LIMIT_FACTOR, MIN_LIMIT_S = 5.0, 120.0
 
 UNCHANGED = Variant(BASELINE)
 
+DIAGNOSED_S = 6.0
+"""The first run, which is diagnosed, measures so many seconds of steps: rare events and a second epoch show late."""
+MEASURED_S = 1.5
+"""Further runs measure so many: most of the time of a short run is its start."""
 MAX_EPOCHS_S = 6.0
 """Runs measure whole epochs if these take at most this time: the start of one, with its workers, counts."""
 
@@ -91,10 +95,14 @@ class Trial:
     found: BatchSize | None = None
     """The result of a search for the largest batch."""
     interrupted: bool = False
+    is_brief: bool = False
+    """Whether runs measure no more than the steps of the settings, even if these take little time."""
+    sample_hz: float = 0.0
+    """How often the stacks of the first run are sampled; 0 for never."""
     uneven: bool = False
     """Whether some steps of the baseline are much longer; then every run measures all of its steps."""
     steps: int = 0
-    """The steps that further runs measure: whole epochs, if these are short."""
+    """The steps that further runs measure: more if they are short, and whole epochs if these are."""
 
     @property
     def baseline(self) -> Run:
@@ -109,7 +117,9 @@ class Trial:
             self.interrupted = True
             return False
         self.uneven = _is_uneven(self.baseline.reading)
-        self.steps = _whole_epochs(self.settings.steps, self.baseline.reading)
+        wanted = self.settings.steps
+        enough = wanted if self.is_brief else _enough(wanted, self.baseline.reading)
+        self.steps = _whole_epochs(enough, self.baseline.reading)
         return self.baseline.reading.status == "measured"
 
     def measure(self, planned: Sequence[Planned]) -> None:
@@ -168,7 +178,8 @@ class Trial:
         """Return the settings of the next run: a variant measures the same steps as the baseline if possible."""
         if not self.runs:
             # The precision is that of the median, which does not see what happens every N steps.
-            return replace(self.settings, precision=0.0)
+            least_s = 0.0 if self.is_brief else DIAGNOSED_S
+            return replace(self.settings, precision=0.0, least_s=least_s, sample_hz=self.sample_hz)
         first = self.baseline.reading.first_step
         same = first is not None and not _compiles(changes)
         return replace(
@@ -196,6 +207,14 @@ class Trial:
 def _compiles(changes: tuple[str, ...]) -> bool:
     """Return whether a variant compiles: it needs another warm-up and more time."""
     return any(name_of(change) == "compile" for change in changes)
+
+
+def _enough(steps: int, reading: Reading) -> int:
+    """Return the steps that take MEASURED_S, at least so many and at most those of the first run."""
+    durations = reading.steps.duration_ns
+    if not durations.size:
+        return steps
+    return max(steps, min(durations.size, math.ceil(MEASURED_S * 1e9 / float(durations.mean()))))
 
 
 def _whole_epochs(steps: int, reading: Reading) -> int:

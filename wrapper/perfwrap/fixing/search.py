@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from perfwrap import units
 from perfwrap.diagnosis.engine import diagnose
-from perfwrap.diagnosis.model import Diagnosis
 from perfwrap.edits.outcome import Refusal, Value
 from perfwrap.experiments import judge, repeated_runs
 from perfwrap.experiments.judge import Row
@@ -33,7 +32,7 @@ from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.main_trainer import find_main_trainer
 from perfwrap.rules import RULES
-from perfwrap.rules.model import MIN_REPORTED_SHARE, Finding, rule_id
+from perfwrap.rules.model import MIN_REPORTED_SHARE, Finding
 from perfwrap.run_folder import RunFolder
 from perfwrap.timeline.model import Timeline
 from perfwrap.timeline.notebook_cells import SOURCES
@@ -47,12 +46,6 @@ COMPUTE_BOUND = "compute-bound"
 INSPECTED = frozenset(rule.__name__.rpartition(".")[2] for rule in RULES if "operations" in rule.NEEDS)
 """The rules that only an inspection can check."""
 LOG = "edited.log"
-OWN_CODE, MIN_OWN_SHARE = "python", 0.05
-"""The part of the account that is the program's own code, and its share from which a run samples its lines."""
-STACKS = "stacks"
-"""What rules need that read such samples."""
-SAMPLE_HZ, SAMPLED_NS, MOST_SAMPLED_STEPS = 100.0, 3e9, 5000
-"""How often that run samples, and for how long."""
 MEMORY_FACTOR, FREE_BYTES = 1.5, 1 << 30
 """An edit may need so many times the memory; a gibibyte more is always free: each worker needs some for itself."""
 CACHE = "cached_items"
@@ -111,8 +104,9 @@ class Search:
         findings = list(diagnosis.findings) if diagnosis is not None else []
         if diagnosis is not None and (diagnosis.verdict.id == COMPUTE_BOUND or INSPECTED & set(only)):
             findings += self._inspected()
-        if diagnosis is not None:
-            findings += self._sampled(diagnosis, only)
+        if diagnosis is not None and only:
+            unchecked = {one.rule for one in diagnosis.outcomes if one.state == "not checked"}
+            self.unchecked = sorted((unchecked & set(only)) - {one.rule for one in findings})
         wanted = [one for one in findings if not only or one.rule in only]
         timeline = read_timeline(RunFolder(self.trial.baseline.folder / "run"))
         loaders: list[Loader] = []
@@ -163,31 +157,6 @@ class Search:
             return []
         known = {one.rule for one in self.trial.diagnosis.findings} if self.trial.diagnosis else set()
         return [one for one in diagnose(timeline).findings if one.rule not in known]
-
-    def _sampled(self, diagnosis: Diagnosis, only: Sequence[str]) -> list[Finding]:
-        """Return what needs samples of the program's stacks, such as log lines, if its own code takes enough time."""
-        unchecked = {one.rule for one in diagnosis.outcomes if one.state == "not checked"}
-        wanted = unchecked & set(only) if only else unchecked
-        self.unchecked = sorted(wanted) if only else []
-        whole = sum(diagnosis.account.values())
-        own = diagnosis.account.get(OWN_CODE, 0)
-        needs = [rule for rule in RULES if rule_id(rule) in wanted and STACKS in rule.NEEDS]
-        if not needs or not whole or own < MIN_OWN_SHARE * whole:
-            return []
-        self.trial.progress.says("the program's own code is sampled, to find which of its lines take time")
-        mean_ns = float(self.trial.baseline.reading.steps.duration_ns.mean())
-        steps = max(self.trial.settings.steps, min(MOST_SAMPLED_STEPS, round(SAMPLED_NS / mean_ns)))
-        settings = replace(
-            self.trial.settings, steps=steps, warm_up="auto", precision=0.0, sample_hz=SAMPLE_HZ
-        )
-        timeline = read_timeline(self._run("sample", settings).run)
-        if timeline is None:
-            return []
-        sampled = diagnose(timeline)
-        still = {one.rule for one in sampled.outcomes if one.state == "not checked"}
-        self.unchecked = [rule for rule in self.unchecked if rule in still]
-        known = {one.rule for one in diagnosis.findings}
-        return [one for one in sampled.findings if one.rule in unchecked - known]
 
     def _prove(self, one: Candidate, number: int) -> Tried:
         """Return whether a candidate alone computes the same and is faster."""

@@ -97,6 +97,7 @@ def prepare(
         "trial_writes": "allow" if trial.writes else "skip",
         "trial_values": "" if trial.values_seed is None else trial.values_seed,
         "trial_perturbation": trial.perturbation,
+        "trial_seconds": trial.seconds,
         "original_pythonpath_empty": int(not previous),
         "watched": int(watched),
         "inspect": int(inspect),

@@ -30,6 +30,8 @@ class Trial:
     """The seed of a trial that writes losses and parameters instead of being timed; None for a timed one."""
     perturbation: int = 0
     """The seed of small random changes of the parameters at the start of such a trial; 0 for none."""
+    seconds: float = 0.0
+    """The steady steps of a trial take at least this long, unless there are very many."""
 
 
 @dataclass(frozen=True)

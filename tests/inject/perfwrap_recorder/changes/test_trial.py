@@ -176,6 +176,18 @@ def last_step(trial, plan, times) -> int:
     return 0
 
 
+def test_a_loop_that_ends_before_its_steps_took_long_enough_is_measured_whole(tried) -> None:
+    program = TRAIN.format(workers=0) + "\ntrain(loader, model, optimizer, 60)\nprint('done')\n"
+    done = tried(program, trial=Trial((), 10, "5", 0.0, seconds=60.0))
+    assert done.stdout == "done\n"
+    facts = done.facts
+    assert (facts["trial/end"], facts["trial/first_step"], facts["trial/last_step"]) == (
+        "enough steps",
+        "6",
+        "60",
+    )
+
+
 def test_warm_up_lasts_until_steps_are_steady(trial) -> None:
     calm = trial.Trial(20)
     assert last_step(trial, calm, [100] * 99) == 30
@@ -194,6 +206,18 @@ def test_steady_steps_are_precise_early_and_noisy_ones_are_not(trial) -> None:
     assert noisy.end == trial.ENOUGH
     together = trial.Trial(50, precision=0.02, has_others=True)
     assert last_step(trial, together, [100] * 300) == trial.RANKS_WARM_UP_STEPS + 50
+
+
+def test_short_steps_go_on_until_they_took_long_enough(trial) -> None:
+    short = trial.Trial(20, "10", seconds=1.0)
+    assert last_step(trial, short, [10_000_000] * 200) == 110
+    assert short.end == trial.ENOUGH
+    long = trial.Trial(20, "10", seconds=1.0)
+    assert last_step(trial, long, [100_000_000] * 200) == 30
+    tiny = trial.Trial(20, "10", seconds=1.0)
+    assert last_step(trial, tiny, [1_000] * 6_000) == 10 + trial.MOST_STEPS
+    together = trial.Trial(20, "10", has_others=True, seconds=1.0)
+    assert last_step(trial, together, [10_000_000] * 200) == 30
 
 
 def test_a_trial_begins_again_when_something_else_turns_out_to_end_steps(trial) -> None:

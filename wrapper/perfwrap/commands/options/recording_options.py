@@ -261,6 +261,7 @@ Change: TypeAlias = Annotated[list[str] | None, typer.Option("--change", hidden=
 TrialSteps: TypeAlias = Annotated[int, typer.Option("--trial-steps", min=0, hidden=True)]
 TrialWarmUp: TypeAlias = Annotated[str, typer.Option("--trial-warm-up", hidden=True)]
 TrialPrecision: TypeAlias = Annotated[float, typer.Option("--trial-precision", min=0, max=1, hidden=True)]
+TrialSeconds: TypeAlias = Annotated[float, typer.Option("--trial-seconds", min=0, hidden=True)]
 TrialValues: TypeAlias = Annotated[int | None, typer.Option("--trial-values", min=0, hidden=True)]
 TrialPerturbation: TypeAlias = Annotated[int, typer.Option("--trial-perturbation", min=0, hidden=True)]
 Overlay: TypeAlias = Annotated[Path | None, typer.Option("--overlay", hidden=True)]
