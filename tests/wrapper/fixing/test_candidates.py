@@ -278,3 +278,9 @@ def test_all_optimizers_of_a_file_get_the_argument(program: Path) -> None:
     ((_, content),) = edited_program.make([found]).items()
     assert content.decode().count("fused=True") == 3
     assert found.sentence.count("Pass fused=True") == 2
+
+
+def test_reasons_of_edits_that_are_for_other_code_are_not_told(program: Path) -> None:
+    _, (unedited,) = candidates.find([finding("python_overhead", program, STEP)], [], ["python", "train.py"])
+    assert unedited.reason == candidates.NO_EDIT
+    assert "has no automatic edit." in unedited.sentence

@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from types import ModuleType
 
-from perfwrap.edits.outcome import Edited, Refusal, Refused, Target
+from perfwrap.edits.outcome import Edited, NothingThere, Refusal, Refused, Target
 
 EDITS = {
     "loader_options": "data",
@@ -67,5 +67,5 @@ def edit(name: str, text: str, target: Target) -> Edited | Refused:
             raise Refusal("Nothing is left to change.")
         parse(edited.text)
     except Refusal as refusal:
-        return Refused(refusal.reason)
+        return Refused(refusal.reason, isinstance(refusal, NothingThere))
     return edited

@@ -35,6 +35,8 @@ class Refused(Struct, frozen=True):
 
     reason: str
     """One sentence."""
+    is_elsewhere: bool = False
+    """Whether the line has nothing that the edit is for."""
 
 
 class Refusal(Exception):
@@ -43,3 +45,7 @@ class Refusal(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class NothingThere(Refusal):
+    """Raised if the line has nothing that the edit is for: of the edits of a finding, most are for other lines."""

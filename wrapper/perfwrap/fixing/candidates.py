@@ -197,7 +197,7 @@ def _of(
     cells: Mapping[str, str],
     loop: tuple[str, int] | None,
 ) -> tuple[list[Candidate], list[str]]:
-    """Return the candidates of one finding, and the reasons of the edits that refused."""
+    """Return the candidates of one finding, and why the edits refused that could be for it."""
     candidates, reasons = [], []
     for option, name, values, places in _wanted(finding, loaders, words, loop):
         refused = []
@@ -227,7 +227,8 @@ def _of(
                     _candidate(finding.rule, name, source, path, target, sentence, option, more)
                 )
                 break
-            refused.append(done.reason)
+            if not done.is_elsewhere:
+                refused.append(done.reason)
         reasons += refused[-1:]
         if candidates and name not in FIRST_OF_SEVERAL:
             break

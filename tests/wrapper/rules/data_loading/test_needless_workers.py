@@ -63,6 +63,17 @@ def test_where_others_took_the_cores_it_is_not_checked(loop: Any, ask: Callable[
     assert isinstance(ask(rule), NotChecked)
 
 
+def test_workers_that_take_the_cores_from_the_training_are_needless(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    write(loop)
+    loop.worker(0, 0.5, collate=0.5, idle=1, running_share=1.0, disk_wait_share=0.0, cpu_cores=0.4)
+    loop.cores(2)
+    loop.monitor().fact("cores_online", 2)
+    loop.sample("process/100", "cpu_cores", 1.5)
+    assert find(rule).experiment == "workers=0"
+
+
 def test_without_records_of_the_workers_it_is_not_checked(loop: Any, ask: Callable[[Rule], Answer]) -> None:
     write(loop)
     assert isinstance(ask(rule), NotChecked)

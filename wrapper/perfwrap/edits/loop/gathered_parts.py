@@ -9,7 +9,7 @@ from __future__ import annotations
 import libcst as cst
 
 from perfwrap.edits.loop.summed_values import check_variable
-from perfwrap.edits.outcome import Edited, Refusal, Target
+from perfwrap.edits.outcome import Edited, NothingThere, Refusal, Target
 from perfwrap.edits.syntax.names import free_name, mentions
 from perfwrap.edits.syntax.source_tree import Source
 from perfwrap.edits.syntax.statements import Changes, with_lines
@@ -31,7 +31,7 @@ def edit(source: Source, target: Target) -> Edited:
     first, second = (element.value for element in pair.elements)
     loop = source.loop(assign)
     if loop is None:
-        raise Refusal(f"Line {target.line} is not in a loop.")
+        raise NothingThere(f"Line {target.line} is not in a loop.")
     if source.code(first) != name:
         raise Refusal(f"Line {target.line} does not add to the end of {name}.")
     scope = source.scope(loop)
@@ -71,4 +71,4 @@ def _join_at(source: Source, line: int) -> tuple[cst.Assign, cst.Call, cst.Tuple
             and join.args[0].keyword is None
         ):
             return assign, join, pair
-    raise Refusal(f"Line {line} does not join a variable with a new part.")
+    raise NothingThere(f"Line {line} does not join a variable with a new part.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import libcst as cst
 
 from perfwrap.edits.loop.summed_values import LOSS, check_variable
-from perfwrap.edits.outcome import Edited, Refusal, Target
+from perfwrap.edits.outcome import Edited, NothingThere, Refusal, Target
 from perfwrap.edits.syntax.call_arguments import is_method
 from perfwrap.edits.syntax.names import free_name, mentions, writes
 from perfwrap.edits.syntax.read_values import device_value, find_read
@@ -22,11 +22,11 @@ def edit(source: Source, target: Target) -> Edited:
     read = find_read(source, target.line)
     append = next((call for call in source.around(read, cst.Call) if is_method(call, "append")), None)
     if append is None or len(append.args) != 1 or append.args[0].value is not read:
-        raise Refusal(f"Line {target.line} does not append a value that it reads.")
+        raise NothingThere(f"Line {target.line} does not append a value that it reads.")
     kept = append.func.value if isinstance(append.func, cst.Attribute) else None
     loop = source.loop(append)
     if not isinstance(kept, cst.Name) or loop is None:
-        raise Refusal(f"Line {target.line} does not append to a variable in a loop.")
+        raise NothingThere(f"Line {target.line} does not append to a variable in a loop.")
     name, scope, value = kept.value, source.scope(loop), device_value(read)
     if not LOSS.search(source.code(value)) and not LOSS.search(name):
         raise Refusal(f"{name} may hold whole numbers, whose type would change.")

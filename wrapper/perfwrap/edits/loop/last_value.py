@@ -10,7 +10,7 @@ from __future__ import annotations
 import libcst as cst
 
 from perfwrap.edits.loop.summed_values import check_variable
-from perfwrap.edits.outcome import Edited, Refusal, Target
+from perfwrap.edits.outcome import Edited, NothingThere, Refusal, Target
 from perfwrap.edits.syntax.call_arguments import find_call, is_method
 from perfwrap.edits.syntax.names import free_name, mentions
 from perfwrap.edits.syntax.read_values import device_value, is_read
@@ -27,7 +27,7 @@ def edit(source: Source, target: Target) -> Edited:
     assign = source.parent(read)
     name = assign.targets[0].target if isinstance(assign, cst.Assign) and len(assign.targets) == 1 else None
     if not isinstance(name, cst.Name):
-        raise Refusal(f"Line {target.line} does not set a variable to a value that it reads.")
+        raise NothingThere(f"Line {target.line} does not set a variable to a value that it reads.")
     loop = source.loop(read)
     if loop is None:
         raise Refusal(f"Line {target.line} is not in a loop.")

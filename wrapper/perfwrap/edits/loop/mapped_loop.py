@@ -13,7 +13,7 @@ import re
 
 import libcst as cst
 
-from perfwrap.edits.outcome import Edited, Refusal, Target
+from perfwrap.edits.outcome import Edited, NothingThere, Refusal, Target
 from perfwrap.edits.syntax.blocks import changed_in_place
 from perfwrap.edits.syntax.call_arguments import called_name, is_method
 from perfwrap.edits.syntax.lone_loops import LoneLoops, find_loops
@@ -95,7 +95,7 @@ def _result(
             and MADE.fullmatch(called_name(made))
         ):
             return out, small.value, filled
-        raise Refusal(f"Line {line} does not set a part of a tensor that the function makes.")
+        raise NothingThere(f"Line {line} does not set a part of a tensor that the function makes.")
     call = small.value if isinstance(small, cst.Expr) else None
     if isinstance(call, cst.Call) and is_method(call, "append") and len(call.args) == 1:
         assert isinstance(call.func, cst.Attribute)
@@ -103,7 +103,7 @@ def _result(
         values = [assigned_value(source, node) for node in writes(source, source.scope(small), out)]
         if len(loops.all) == 1 and values and all(isinstance(found, cst.List) for found in values):
             return out, call.args[0].value, None
-    raise Refusal(f"Line {line} neither sets a part of a tensor nor appends to a list of the function.")
+    raise NothingThere(f"Line {line} neither sets a part of a tensor nor appends to a list of the function.")
 
 
 def _check_variables(source: Source, loops: LoneLoops, out: str) -> None:

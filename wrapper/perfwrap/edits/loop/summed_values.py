@@ -13,7 +13,7 @@ import re
 
 import libcst as cst
 
-from perfwrap.edits.outcome import Edited, Refusal, Target
+from perfwrap.edits.outcome import Edited, NothingThere, Refusal, Target
 from perfwrap.edits.syntax.call_arguments import is_method, receiver
 from perfwrap.edits.syntax.names import is_stored, mentions, writes
 from perfwrap.edits.syntax.read_values import device_value, find_read, is_now_and_then, is_read_after
@@ -34,7 +34,7 @@ def edit(source: Source, target: Target) -> Edited:
         or not isinstance(statement.operator, cst.AddAssign)
         or not isinstance(statement.target, cst.Name)
     ):
-        raise Refusal(f"Line {target.line} does not add a value that it reads to a variable.")
+        raise NothingThere(f"Line {target.line} does not add a value that it reads to a variable.")
     name, loop = statement.target.value, source.loop(statement)
     if loop is None:
         raise Refusal(f"Line {target.line} is not in a loop.")

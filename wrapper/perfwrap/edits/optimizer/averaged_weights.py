@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from perfwrap.edits.outcome import Edited, Refusal, Target
+from perfwrap.edits.outcome import Edited, NothingThere, Refusal, Target
 from perfwrap.edits.syntax.call_arguments import argument_of, is_method
 from perfwrap.edits.syntax.names import free_name, reads
 from perfwrap.edits.syntax.source_tree import Source, dotted_name
@@ -56,7 +56,7 @@ def _loop_at(source: Source, line: int) -> cst.For:
         if source.line(loop) <= line <= source.last_line(loop)
     ]
     if not loops:
-        raise Refusal(f"Line {line} is not in a for loop.")
+        raise NothingThere(f"Line {line} is not in a for loop.")
     found: cst.For = loops[-1]
     return found
 
@@ -66,12 +66,16 @@ def _pairs(source: Source, loop: cst.For) -> dict[str, str]:
     zipped = loop.iter
     targets = loop.target.elements if isinstance(loop.target, cst.Tuple) else ()
     if not isinstance(zipped, cst.Call) or dotted_name(zipped.func) != "zip" or len(targets) != 2:
-        raise Refusal(f"The loop at line {source.line(loop)} does not go through two lists of parameters.")
+        raise NothingThere(
+            f"The loop at line {source.line(loop)} does not go through two lists of parameters."
+        )
     if len(zipped.args) != 2 or any(found.keyword or found.star for found in zipped.args) or loop.orelse:
-        raise Refusal(f"The loop at line {source.line(loop)} does not go through two lists of parameters.")
+        raise NothingThere(
+            f"The loop at line {source.line(loop)} does not go through two lists of parameters."
+        )
     for found in zipped.args:
         if not isinstance(found.value, cst.Call) or not is_method(found.value, "parameters", "buffers"):
-            raise Refusal(f"{source.code(found.value)} is not known to be a list of tensors.")
+            raise NothingThere(f"{source.code(found.value)} is not known to be a list of tensors.")
     return {
         source.code(element.value): source.code(found.value)
         for element, found in zip(targets, zipped.args, strict=True)

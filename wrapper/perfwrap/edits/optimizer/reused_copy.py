@@ -12,7 +12,7 @@ from typing import cast
 
 import libcst as cst
 
-from perfwrap.edits.outcome import Edited, Refusal, Target
+from perfwrap.edits.outcome import Edited, NothingThere, Refusal, Target
 from perfwrap.edits.syntax.call_arguments import argument_of, is_method
 from perfwrap.edits.syntax.names import free_name, is_stored, mentions, parameter_of, writes
 from perfwrap.edits.syntax.source_tree import Source, dotted_name
@@ -68,7 +68,7 @@ def _copy_at(source: Source, line: int) -> tuple[cst.FunctionDef, cst.Assign]:
             is_here = source.line(assign) <= line <= source.last_line(assign) or function.name.value in names
             if is_here and _copied(source, assign) and source.scope(assign) is function:
                 return cast(cst.FunctionDef, function), cast(cst.Assign, assign)
-    raise Refusal(f"Line {line} copies no model in a function.")
+    raise NothingThere(f"Line {line} copies no model in a function.")
 
 
 def _copied(source: Source, assign: cst.Assign) -> bool:

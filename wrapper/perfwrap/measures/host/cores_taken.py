@@ -70,6 +70,12 @@ def find_other_programs(evidence: Evidence, trainer: Trainer) -> OtherPrograms |
     return OtherPrograms(others, others / use.cores, use.cores, use.all_cores, named)
 
 
+def find_foreign_load(evidence: Evidence, trainer: Trainer) -> bool | None:
+    """Return whether other programs used enough of a trainer's cores to delay it; None if not sampled."""
+    use = _core_use(evidence, trainer)
+    return None if use is None else use.busy - use.own >= CROWDED_SHARE * use.cores
+
+
 def find_cores_of_others(evidence: Evidence, trainer: Trainer) -> float:
     """Return the mean number of a trainer's usable cores that other programs took in the steady loop; 0 if unknown.
 

@@ -32,6 +32,7 @@ from perfwrap.measures.account.what_if import without_measured
 from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
 from perfwrap.measures.data_loading.worker_need import Step, measured_step, saved
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.host.cores_taken import find_foreign_load
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
 from perfwrap.rules.model import MAJOR_SHARE, SHARE, Answer, Clear, Finding, NotChecked, Option, locate, named
@@ -59,7 +60,9 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     known = [loader for loader in fed if loader.making is not None and loader.ready is not None]
     if not known:
         return NotChecked(making.NO_RECORD)
-    crowded = [loader for loader in known if making.is_crowded(evidence, trainer, loader)]
+    # If only the workers themselves take the cores, receiving is slow because of them.
+    may_be_crowded = evidence.get(find_foreign_load, trainer) is not False
+    crowded = [loader for loader in known if may_be_crowded and making.is_crowded(evidence, trainer, loader)]
     found = [
         _finding(loader, _gain(loader), measured_step(evidence, trainer, loader))
         for loader in known
