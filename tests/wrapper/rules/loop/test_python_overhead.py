@@ -190,7 +190,8 @@ def test_events_that_were_not_recorded_leave_no_hole_in_the_sentence(
     after: str, before: str, words: str
 ) -> None:
     gap = PythonGap(None, None, after, before, 3, 1.0, 3, 0.2)
-    finding = rule._finding(rule.CodeSection((gap,)), 2e6, None, (), (), None, Levers(), False, rule.Limits())
+    code = rule.SectionCode(rule.CodeSection((gap,)), None, (), (), None)
+    finding = rule.section_finding(code, rule.Loop(2e6, Levers(), False, rule.Limits().nothing))
     assert f"per step, {words}; 3 times" in finding.evidence[0]
 
 

@@ -32,17 +32,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import reduce
-from operator import or_
 
-import polars as pl
 from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.account import find_account
-from perfwrap.measures.account.lines import Line
 from perfwrap.measures.account.loop_figures import mean_step_ns
-from perfwrap.measures.account.what_if import HALF, NOTHING, best_without, without, without_measured
+from perfwrap.measures.account.what_if import HALF, NOTHING, best_without, without
 from perfwrap.measures.dataflow.gap_lines import find_gap_lines, find_main_line
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
@@ -55,17 +51,15 @@ from perfwrap.measures.steps.phases import acting_share
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.kernel_record import recorded
-from perfwrap.rules.levers import Levers, find_levers
+from perfwrap.rules.levers import find_levers
 from perfwrap.rules.loop._code_sections import (
-    RESULTS,
     CodeSection,
     find_sections,
-    library_options,
-    surroundings,
 )
-from perfwrap.rules.loop._gaps import gap_lines, gap_location
-from perfwrap.rules.model import SHARE, Answer, Clear, Finding, Location, NotChecked, Option, locate, place
-from perfwrap.rules.stack_samples import library_name, main_function, main_library, quote, where
+from perfwrap.rules.loop._gaps import gap_location
+from perfwrap.rules.loop._section_findings import Loop, SectionCode, claims, section_finding
+from perfwrap.rules.model import SHARE, Answer, Clear, Finding, Location, NotChecked, Option, place
+from perfwrap.rules.stack_samples import library_name, main_function, main_library
 
 NEEDS = ("phases", "steady_steps", "syncs", "transfers")
 
@@ -82,15 +76,6 @@ class Limits(Struct, frozen=True):
     scattered_share: float = 0.20
     """Share of the loop from which many short sections are reported together: none of them is large, but together they
     are critical."""
-    short_step_ns: int = units.MILLISECOND
-    """Below this a step is so short that calling Python and torch costs as much as the work: a call of a torch function
-    takes some microseconds, and a step makes dozens."""
-    max_calls: int = 3
-    """How many tensor operations, or lines of recorded ones, are named."""
-    min_line_share: float = 0.1
-    """Share of a section's recorded operations from which a line is named."""
-    main_line_share: float = 0.4
-    """The same, from which it is the place of the finding."""
     max_acting_share: float = 0.1
     """Share of the forwards that choose actions from which the next batch is what they lead to: it cannot be made in
     parallel with the training."""
@@ -101,7 +86,6 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     of_model = evidence.get(find_model_gaps, trainer)
     gaps = evidence.get(find_python_gaps, trainer)
     sections = find_sections([gap for gap in gaps if _is_placed(gap) and gap not in of_model])
-    step_ns = mean_step_ns(evidence, trainer)
     busy = [
         function
         for function in evidence.get(find_busy_functions, trainer)
@@ -124,17 +108,17 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         for pair in zip(large, samples, strict=True)
         if not any(pair[0] in each for each in inside.values())
     ]
+    loop = Loop(mean_step_ns(evidence, trainer), evidence.get(find_levers, trainer), acts, limits.nothing)
     found = [
-        _finding(
-            section,
-            step_ns,
-            sampled,
-            find_tensor_calls(evidence, trainer, section.longest),
-            find_gap_lines(evidence, trainer, section.longest),
-            find_main_line(evidence, trainer, section.longest),
-            evidence.get(find_levers, trainer),
-            acts,
-            limits,
+        section_finding(
+            SectionCode(
+                section,
+                sampled,
+                find_tensor_calls(evidence, trainer, section.longest),
+                find_gap_lines(evidence, trainer, section.longest),
+                find_main_line(evidence, trainer, section.longest),
+            ),
+            loop,
         )
         for section, sampled in _joined(rest)
     ]
@@ -215,83 +199,6 @@ def _joined(
     return list(joined.values())
 
 
-def _finding(
-    section: CodeSection,
-    step_ns: float,
-    sampled: Sampled | None,
-    tensor_calls: tuple[str, ...],
-    inspected: tuple[tuple[Line, float], ...],
-    main_line: Line | None,
-    levers: Levers,
-    acts: bool,
-    limits: Limits,
-) -> Finding:
-    """Return the finding about one section, with its samples and the tensor operations that it calls.
-
-    ``inspected`` are the lines of its recorded operations with their shares, ``main_line`` is one that calls most of
-    them; ``acts`` is whether the loop chooses actions.
-    """
-    gap, lines, share = section.longest, gap_lines(section.longest), section.share
-    hottest = main_function(sampled)
-    library = main_library(hottest)
-    most = f", mostly in {where(hottest)}" if hottest else ""
-    mostly = "mostly " if len(section.gaps) > 1 else ""
-    words = [
-        f"{units.duration(section.per_step_ns)} per step, {mostly}{surroundings(gap)}; "
-        f"{units.counted(gap.count, 'time')} in the steady loop."
-    ]
-    words += quote(sampled, "there")
-    costly = [pair for pair in inspected[: limits.max_calls] if pair[1] >= limits.min_line_share]
-    if costly:
-        named = ", ".join(f"{units.share(part)} at {place(line, '')}" for line, part in costly)
-        words.append(f"Of its operations in the recorded step, by time: {named}.")
-    if tensor_calls and sampled is None:
-        words.append(
-            f"These lines call {', '.join(tensor_calls[: limits.max_calls])}, and the time includes that work; "
-            "`perfwrap run --py-spy` separates it from Python."
-        )
-    if step_ns < limits.short_step_ns:
-        words.append(
-            f"A whole step takes {units.duration(step_ns)}. In such short steps every call of Python and torch "
-            "counts, including perfwrap's own probes."
-        )
-    inner = costly[0][0] if costly and costly[0][1] >= limits.main_line_share else main_line
-    inner = None if hottest else inner
-    if inner:
-        most = f", mostly work of {place(inner, '')}"
-    title = f"{SHARE} of the training loop is the program's own code {lines}{most}."
-    if hottest and library:
-        called = place(hottest.line, "")
-        title = f"{SHARE} of the training loop is library code that {called} calls, mostly {library_name(library)}."
-    saving = (
-        without(share, limits.nothing)
-        if library or (tensor_calls and sampled is None)
-        else without_measured(share)
-    )
-    basis = f"{units.duration(section.per_step_ns)} per step"
-    return Finding(
-        title=title,
-        share=share,
-        evidence=tuple(words),
-        options=library_options(library, levers, saving, basis)
-        if library
-        else _options(
-            section,
-            f"in {where(hottest)}" if hottest else f"around {place(inner, '')}" if inner else lines,
-            step_ns,
-            levers,
-            acts,
-            limits,
-            saving,
-            basis,
-        ),
-        verdict="python-bound",
-        location=locate(hottest.line if hottest else inner) or gap_location(gap),
-        confidence="inferred",
-        claims=_claims([section]),
-    )
-
-
 def _is_in(section: CodeSection, function: BusyFunction) -> bool:
     """Return whether a section is in that function."""
     after = section.longest.after
@@ -325,7 +232,7 @@ def _busy(function: BusyFunction, sections: Sequence[CodeSection]) -> Finding:
         verdict="python-bound",
         location=Location(first.file, first.line, first.function, function.until_line),
         confidence="inferred",
-        claims=function.segments | _claims(sections) if sections else function.segments,
+        claims=function.segments | claims(sections) if sections else function.segments,
     )
 
 
@@ -350,66 +257,5 @@ def _scattered(sections: Sequence[CodeSection]) -> Finding:
         verdict="python-bound",
         location=gap_location(sections[0].longest),
         confidence="inferred",
-        claims=_claims(sections),
+        claims=claims(sections),
     )
-
-
-def _options(
-    section: CodeSection,
-    lines: str,
-    step_ns: float,
-    levers: Levers,
-    acts: bool,
-    limits: Limits,
-    saving: tuple[float, float],
-    basis: str,
-) -> tuple[Option, ...]:
-    """Return the ways to spend less time in a section; ``saving`` is that without it."""
-    share = section.share
-    unknown = (1.0 - share, 1.0)
-    if step_ns < limits.short_step_ns:
-        larger = Option("Do more work in each step: a larger batch.", saving, basis)
-        compiled = Option("Call torch.compile for the whole step.", unknown, basis, "compile")
-        fewer = Option(f"Call fewer functions {lines}: in such short steps each call counts.", unknown, basis)
-        return (
-            *((larger,) if levers.can_grow else ()),
-            *((compiled,) if levers.compiling else ()),
-            fewer,
-        )
-    rarer = Option(
-        f"If the code {lines} is bookkeeping, such as metrics, run it only every N steps.", unknown, basis
-    )
-    if section.holds_loss:
-        whole = Option(
-            f"Check the code {lines}; the loss function runs there.",
-            saving,
-            basis,
-            details="Replace loops over samples or values by tensor operations. If it calls many small ones, use fewer "
-            "operations on the whole batch.",
-        )
-        compiled = Option("Compile the loss function with torch.compile.", unknown, basis)
-        return (whole, compiled) if levers.compiling else (whole,)
-    if section.longest.before_operation == "forward":
-        parallel = Option(
-            "Let DataLoader workers make the next batch in parallel with the training, if this code makes it.",
-            unknown,
-            basis,
-        )
-        return (
-            Option(
-                f"Check the code {lines}: replace loops over samples by array or tensor operations.",
-                saving,
-                basis,
-            ),
-            *(() if acts or section.longest.after_operation in RESULTS else (parallel,)),
-            *(() if acts else (rarer,)),
-        )
-    return (
-        Option(f"Check the code {lines}: replace loops over samples by tensor operations.", saving, basis),
-        rarer,
-    )
-
-
-def _claims(sections: Sequence[CodeSection]) -> pl.Expr:
-    """Select the segments of the account in these sections."""
-    return reduce(or_, (gap.segments for section in sections for gap in section.gaps))

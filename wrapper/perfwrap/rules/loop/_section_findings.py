@@ -1,0 +1,191 @@
+"""The finding about one section of the program's own code, for the rule about such code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import or_
+
+import polars as pl
+from msgspec import Struct
+
+from perfwrap import units
+from perfwrap.measures.account.lines import Line
+from perfwrap.measures.account.what_if import without, without_measured
+from perfwrap.measures.loop.stacks import Sampled
+from perfwrap.rules.levers import Levers
+from perfwrap.rules.loop._code_sections import RESULTS, CodeSection, library_options, surroundings
+from perfwrap.rules.loop._gaps import gap_lines, gap_location
+from perfwrap.rules.model import SHARE, Finding, Option, locate, place
+from perfwrap.rules.stack_samples import library_name, main_function, main_library, quote, where
+
+SHORT_STEP_NS = units.MILLISECOND
+"""Below this a step is so short that calling Python and torch costs as much as the work: a call of a torch function
+takes some microseconds, and a step makes dozens."""
+MAX_CALLS = 3
+"""How many tensor operations, or lines of recorded ones, are named."""
+MIN_LINE_SHARE = 0.1
+"""Share of a section's recorded operations from which a line is named."""
+MAIN_LINE_SHARE = 0.4
+"""The same, from which it is the place of the finding."""
+
+
+class Loop(Struct, frozen=True):
+    """What the findings about all sections of a loop need."""
+
+    step_ns: float
+    levers: Levers
+    acts: bool
+    """Whether the loop chooses actions."""
+    nothing: float
+    """The saving of which a range begins if it is not certain that there is any."""
+
+    @property
+    def is_short(self) -> bool:
+        """Whether a step is so short that calls cost as much as the work."""
+        return self.step_ns < SHORT_STEP_NS
+
+
+class SectionCode(Struct, frozen=True):
+    """One section and what is known about the code in it."""
+
+    section: CodeSection
+    sampled: Sampled | None
+    tensor_calls: tuple[str, ...]
+    """The tensor operations that it calls."""
+    inspected: tuple[tuple[Line, float], ...]
+    """The lines of its recorded operations with their shares."""
+    main_line: Line | None
+    """The line that calls most of them."""
+
+    @property
+    def costly(self) -> list[tuple[Line, float]]:
+        """The lines of recorded operations to name, with their shares."""
+        return [pair for pair in self.inspected[:MAX_CALLS] if pair[1] >= MIN_LINE_SHARE]
+
+    @property
+    def inner(self) -> Line | None:
+        """The line of most of the operations, if no samples name a function."""
+        if main_function(self.sampled):
+            return None
+        costly = self.costly
+        return costly[0][0] if costly and costly[0][1] >= MAIN_LINE_SHARE else self.main_line
+
+    @property
+    def hides_work(self) -> bool:
+        """Whether its time includes tensor operations, of which no samples tell how much they take."""
+        return bool(self.tensor_calls) and self.sampled is None
+
+
+def section_finding(code: SectionCode, loop: Loop) -> Finding:
+    """Return the finding about one section."""
+    section = code.section
+    hottest = main_function(code.sampled)
+    library = main_library(hottest)
+    unsure = bool(library) or code.hides_work
+    saving = without(section.share, loop.nothing) if unsure else without_measured(section.share)
+    basis = f"{units.duration(section.per_step_ns)} per step"
+    return Finding(
+        title=_title(code),
+        share=section.share,
+        evidence=tuple(_evidence(code, loop)),
+        options=library_options(library, loop.levers, saving, basis)
+        if library
+        else _options(code, loop, saving, basis),
+        verdict="python-bound",
+        location=locate(hottest.line if hottest else code.inner) or gap_location(section.longest),
+        confidence="inferred",
+        claims=claims([section]),
+    )
+
+
+def _title(code: SectionCode) -> str:
+    hottest = main_function(code.sampled)
+    library = main_library(hottest)
+    if hottest and library:
+        called = place(hottest.line, "")
+        return f"{SHARE} of the training loop is library code that {called} calls, mostly {library_name(library)}."
+    most = f", mostly in {where(hottest)}" if hottest else ""
+    if code.inner:
+        most = f", mostly work of {place(code.inner, '')}"
+    return f"{SHARE} of the training loop is the program's own code {gap_lines(code.section.longest)}{most}."
+
+
+def _evidence(code: SectionCode, loop: Loop) -> list[str]:
+    section = code.section
+    mostly = "mostly " if len(section.gaps) > 1 else ""
+    words = [
+        f"{units.duration(section.per_step_ns)} per step, {mostly}{surroundings(section.longest)}; "
+        f"{units.counted(section.longest.count, 'time')} in the steady loop.",
+        *quote(code.sampled, "there"),
+    ]
+    if code.costly:
+        named = ", ".join(f"{units.share(part)} at {place(line, '')}" for line, part in code.costly)
+        words.append(f"Of its operations in the recorded step, by time: {named}.")
+    if code.hides_work:
+        words.append(
+            f"These lines call {', '.join(code.tensor_calls[:MAX_CALLS])}, and the time includes that work; "
+            "`perfwrap run --py-spy` separates it from Python."
+        )
+    if loop.is_short:
+        words.append(
+            f"A whole step takes {units.duration(loop.step_ns)}. In such short steps every call of Python and torch "
+            "counts, including perfwrap's own probes."
+        )
+    return words
+
+
+def _options(code: SectionCode, loop: Loop, saving: tuple[float, float], basis: str) -> tuple[Option, ...]:
+    """Return the ways to spend less time in a section; ``saving`` is that without it."""
+    section, levers = code.section, loop.levers
+    hottest = main_function(code.sampled)
+    lines = gap_lines(section.longest)
+    if hottest or code.inner:
+        lines = f"in {where(hottest)}" if hottest else f"around {place(code.inner, '')}"
+    unknown = (1.0 - section.share, 1.0)
+    if loop.is_short:
+        larger = Option("Do more work in each step: a larger batch.", saving, basis)
+        compiled = Option("Call torch.compile for the whole step.", unknown, basis, "compile")
+        fewer = Option(f"Call fewer functions {lines}: in such short steps each call counts.", unknown, basis)
+        return (
+            *((larger,) if levers.can_grow else ()),
+            *((compiled,) if levers.compiling else ()),
+            fewer,
+        )
+    rarer = Option(
+        f"If the code {lines} is bookkeeping, such as metrics, run it only every N steps.", unknown, basis
+    )
+    if section.holds_loss:
+        whole = Option(
+            f"Check the code {lines}; the loss function runs there.",
+            saving,
+            basis,
+            details="Replace loops over samples or values by tensor operations. If it calls many small ones, use fewer "
+            "operations on the whole batch.",
+        )
+        compiled = Option("Compile the loss function with torch.compile.", unknown, basis)
+        return (whole, compiled) if levers.compiling else (whole,)
+    if section.longest.before_operation == "forward":
+        parallel = Option(
+            "Let DataLoader workers make the next batch in parallel with the training, if this code makes it.",
+            unknown,
+            basis,
+        )
+        return (
+            Option(
+                f"Check the code {lines}: replace loops over samples by array or tensor operations.",
+                saving,
+                basis,
+            ),
+            *(() if loop.acts or section.longest.after_operation in RESULTS else (parallel,)),
+            *(() if loop.acts else (rarer,)),
+        )
+    return (
+        Option(f"Check the code {lines}: replace loops over samples by tensor operations.", saving, basis),
+        rarer,
+    )
+
+
+def claims(sections: Sequence[CodeSection]) -> pl.Expr:
+    """Select the segments of the account in these sections."""
+    return reduce(or_, (gap.segments for section in sections for gap in section.gaps))
