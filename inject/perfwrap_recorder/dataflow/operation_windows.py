@@ -2,8 +2,8 @@
 
 There are two windows of three steps each, at least ``GAP_STEPS`` steps apart, when step times are steady. One opens and
 closes at the end of a step: behind an optimizer, outside of backward and of inference mode, with no other dispatch mode
-on the stack. It closes early before a fork, if it takes too long, and on an error; then it is tried again, up to
-``MAX_TRIES`` times. Where the mode cannot leave the stack at once, it passes everything through until it can.
+on the stack. It closes early before a fork, if it takes too long, and on an error; then it is tried again a few times
+(``window_plan.py``). Where the mode cannot leave the stack at once, it passes everything through until it can.
 
 There is no window, and a fact says why, where the mode would change the program or not see its operations: other
 dispatch modes, profilers, ``torch.compile``, TorchScript, CUDA graphs, FSDP, functorch's transforms around the step,
@@ -34,6 +34,7 @@ from perfwrap_recorder.dataflow import (
     watched_operations,
     window_obstacles,
 )
+from perfwrap_recorder.dataflow.window_plan import BARE_STEPS, FIRST_STEPS, GAP_STEPS, Plan
 from perfwrap_recorder.gpu import devices
 from perfwrap_recorder.instrumenting import instrument
 from perfwrap_recorder.journal import journal, step_ends, switching
@@ -49,70 +50,9 @@ WHAT = "dataflow"
 STEPS = 3
 """Steps of a window: the first shows what is old, the second is judged, the third shows what is still used."""
 WINDOWS = 2
-FIRST_STEPS, MAX_WAITED_STEPS = 12, 20
-"""Steps before the first window, and how many more are waited for until step times are steady."""
-RANKS_FIRST_STEPS = 20
-"""The same for several ranks, which must agree without communication."""
-GAP_STEPS = 20
-"""Steps between the windows."""
-LONG_NS = 20_000_000_000
-"""After this time the second window opens, though there were fewer steps than that."""
-LAST_STEPS, STEADY_FACTOR = 5, 1.6
-"""Steps are steady if the last one took at most STEADY_FACTOR times the median of the last LAST_STEPS."""
-BARE_STEPS = 10
-"""Steps before a window whose durations are written."""
-MAX_TRIES = 3
 MAX_NESTED_PASSES = 30
 """Backward passes inside of each other in a window: at the 60th PyTorch goes on in another thread, and fails."""
 _plan = None
-
-
-class Plan:
-    """The windows of this process."""
-
-    def __init__(self):
-        self.tries_left = MAX_TRIES
-        self.written = 0
-        self.moments = []
-        """When the last steps ended, without those of windows."""
-        self.next_at = FIRST_STEPS
-        self.kind = 0
-        """The kind of span that ends a step."""
-        self.closed = 0
-        self.thread = 0
-        """The first thread that has run a model or an optimizer."""
-        self.watched = self.mode = None
-        self.why = ""
-        """Why the mode, which is still on the stack, watches nothing any more."""
-        self.is_over = False
-
-    @property
-    def is_open(self):
-        """Whether a window is open."""
-        return self.mode is not None
-
-    def learn(self, moment):
-        """Note the end of a step outside of windows."""
-        self.moments = [*self.moments[-BARE_STEPS:], moment]
-
-    def durations(self):
-        """Return the durations of the last steps."""
-        return [after - before for before, after in zip(self.moments, self.moments[1:])]  # noqa: B905 - Python 3.8
-
-    def is_due(self, count, moment, has_others):
-        """Return whether the next step is the first of a window; the ranks of a job all take the same steps."""
-        if has_others:
-            return count >= max(self.next_at, RANKS_FIRST_STEPS)
-        last = self.durations()[-LAST_STEPS:]
-        is_late = self.written and moment - self.closed > LONG_NS and len(last) >= 2
-        if count < self.next_at and not is_late:
-            return False
-        if len(last) < 2:
-            return False
-        return (
-            last[-1] <= STEADY_FACTOR * sorted(last)[len(last) // 2]
-            or count >= self.next_at + MAX_WAITED_STEPS
-        )
 
 
 def prepare():
