@@ -26,6 +26,7 @@ from perfwrap.diagnosis.run_figures import (
 from perfwrap.diagnosis.verdict import failed, judge
 from perfwrap.diagnosis.would_not_help import Unhelpful, find_unhelpful
 from perfwrap.measures.account.account import find_account
+from perfwrap.measures.account.what_if import with_margin
 from perfwrap.measures.dataflow.line_account import find_line_account
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.gpu.gpu_state import Gpu, find_gpus
@@ -116,7 +117,7 @@ def _diagnose(
         found[trainer], dropped, claimed[trainer.thread] = resolve_overlaps(account_of, by_priority)
         explained.update(dropped)
     if found:
-        findings = merge_ranks(evidence, found)
+        findings = tuple(_with_margins(finding) for finding in merge_ranks(evidence, found))
     else:
         findings, of_run = _of_the_run(rules, evidence, limits)
         outcomes = [of_run.get(outcome.rule, outcome) for outcome in outcomes]
@@ -166,6 +167,12 @@ def _diagnose(
         },
         overview=guarded(lambda: overview_of(evidence, rules, findings), None)[0] if overview else None,
     )
+
+
+def _with_margins(finding: Finding) -> Finding:
+    """Return the finding with options whose savings hold what two measurements of a fix differ by."""
+    options = tuple(replace(option, saving=with_margin(option.saving)) for option in finding.options)
+    return replace(finding, options=options)
 
 
 def _largest_named(findings: Sequence[Finding]) -> float:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from perfwrap.measures.account.what_if import Limit, saving, step_without, without_growth, without_measured
+from perfwrap.measures.account.what_if import (
+    Limit,
+    saving,
+    step_without,
+    with_margin,
+    without_growth,
+    without_measured,
+)
 
 times = st.floats(0, 1e12)
 
@@ -46,11 +53,26 @@ def test_what_goes_beside_a_measured_waste_leaves_more_than_nothing_and_less_the
     best, worst = without_measured(share)
     assert 0 <= best <= worst <= 1
     assert best <= 1 - share + 1e-12 and 1 - share <= worst + 1e-12
-    assert 1 - best <= 1.8 * share + 1e-12
+    assert 1 - best <= 1.6 * share + 1e-12
 
 
 def test_a_quarter_that_was_measured_brings_up_to_a_third_and_more() -> None:
-    assert without_measured(0.25) == pytest.approx((0.6, 0.775), abs=0.001)
+    assert without_measured(0.25) == pytest.approx((0.6375, 0.775), abs=0.001)
+
+
+@given(st.floats(0, 1), st.floats(0, 1))
+def test_a_margin_widens_a_range_and_keeps_what_it_says(one: float, other: float) -> None:
+    best, worst = sorted((one, other))
+    wider = with_margin((best, worst))
+    assert 0 <= wider[0] <= best and worst <= wider[1] <= 1
+    assert best - wider[0] <= 0.25 * (1 - best)
+    assert 1 - wider[1] >= 0.75 * (1 - worst) - 1e-12
+
+
+def test_a_large_saving_has_a_margin_of_three_percent_of_the_time_and_a_small_one_less() -> None:
+    assert with_margin((0.44, 0.46)) == pytest.approx((0.4268, 0.4738))
+    assert with_margin((0.96, 0.98)) == pytest.approx((0.95, 0.985))
+    assert with_margin((1.0, 1.0)) == (1.0, 1.0)
 
 
 def test_what_grows_may_disappear_with_what_it_has_taken_from_the_beginning() -> None:

@@ -20,7 +20,7 @@ class Limit(Struct, frozen=True):
 NEARLY_ALL = 0.9
 """Minimum share that disappears of measured waste that one edit removes completely."""
 
-SIDE_EFFECT = 0.8
+SIDE_EFFECT = 0.6
 """Maximum additional gain, as a share of the waste, in a step with hardly anything else: caches, the allocator and the
 cores then serve only the rest. The fixes of nineteen scripts gained 1.1 times the waste (median), between 0.8 and 1.5
 times, the more the smaller the waste (docs/accuracy.md)."""
@@ -28,6 +28,10 @@ times, the more the smaller the waste (docs/accuracy.md)."""
 MOST = 0.75
 """Minimum share that disappears of waste whose time is measured and most of which one edit removes. Fixes of such waste
 gained 0.8 to 1.5 times the waste (docs/accuracy.md)."""
+
+MARGIN, OF_SAVING = 0.03, 0.25
+"""How much the measured ratio of the same fix differs from one measurement to the next (median of 48 scripts, three
+rounds: docs/accuracy.md), and the part of a small saving that this is at most."""
 
 HALF = 0.5
 """Minimum share that disappears of waste that is only estimated, or that is partly necessary or moves elsewhere."""
@@ -59,6 +63,17 @@ def without_growth(share: float, first_ns: float, last_ns: float) -> tuple[float
     grown = last_ns - first_ns
     whole = share * (last_ns + first_ns) / grown if grown > 0 else share
     return (best_without(min(1.0, max(share, whole))), 1.0 - MOST * share)
+
+
+def with_margin(saving: tuple[float, float]) -> tuple[float, float]:
+    """Return a range of step-time ratios that also holds what differs between two measurements of the same fix.
+
+    A range that is a gain stays one, and one that may be none stays so.
+    """
+    best, worst = saving
+    least = min(MARGIN * best, OF_SAVING * (1.0 - best))
+    most = min(MARGIN * worst, OF_SAVING * (1.0 - worst))
+    return best - max(0.0, least), worst + max(0.0, most)
 
 
 def step_without(step_ns: float, removed_ns: float, limits: Iterable[Limit] = ()) -> float:

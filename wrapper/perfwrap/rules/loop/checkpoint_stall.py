@@ -10,7 +10,7 @@ Why it costs
 
 How the gain is estimated
     Measured: the time inside the calls. The lower bound is nine tenths of it; the upper bound (saving in background,
-    or rarely) is all of it plus up to three tenths, because nearby code also gets faster: this was measured on scripts
+    or rarely) is all of it plus up to six tenths, because nearby code also gets faster: this was measured on scripts
     with the fix.
 
 How to fix

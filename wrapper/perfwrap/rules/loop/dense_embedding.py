@@ -13,7 +13,7 @@ Why it costs
 How the gain is estimated
     Measured: the time of the optimizer step, and the rows with a gradient at the optimizer's first step. An optimizer
     takes the same time per element for all large tensors. At best the work on rows without a gradient disappears, plus
-    up to three tenths, because nearby code also gets faster. With sparse=True and 0.2 to 5 % of the rows, a step took 1
+    up to six tenths, because nearby code also gets faster. With sparse=True and 0.2 to 5 % of the rows, a step took 1
     to 23 % of its previous time with Adam, 2 to 28 % with Adagrad and 4 to 53 % with SGD (60,000 rows of 16 and 100,000
     of 64; torch 2.13, one thread); with 10 % of the rows 24 to 58 %. Savings in the backward pass are not counted.
 

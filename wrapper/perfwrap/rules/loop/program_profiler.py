@@ -12,7 +12,7 @@ Why it costs
 
 How the gain is estimated
     Measured: the time of these calls. The lower bound is nine tenths of it; the upper bound is all of it plus up to
-    three tenths, because nearby code also gets faster. That recorded steps take longer is not part of it.
+    six tenths, because nearby code also gets faster. That recorded steps take longer is not part of it.
 
 How to fix
     Profile a few steps once, with schedule(..., repeat=1), and switch the profiler off for the rest of the run.

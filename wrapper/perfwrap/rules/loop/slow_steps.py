@@ -10,7 +10,7 @@ Why it costs
 
 How the gain is estimated
     Measured: the extra time of the slow steps over median ones, as far as one cause explains it. The lower bound is
-    nine tenths of it; the upper bound is all of it plus up to three tenths, because nearby code also gets faster: this
+    nine tenths of it; the upper bound is all of it plus up to six tenths, because nearby code also gets faster: this
     was measured on scripts with the fix.
 
 How to fix
