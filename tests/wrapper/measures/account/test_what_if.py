@@ -65,7 +65,7 @@ def test_a_margin_widens_a_range_and_keeps_what_it_says(one: float, other: float
     best, worst = sorted((one, other))
     wider = with_margin((best, worst))
     assert 0 <= wider[0] <= best and worst <= wider[1] <= 1
-    assert best - wider[0] <= 0.25 * (1 - best)
+    assert best - wider[0] <= 0.25 * (1 - best) + 1e-12
     assert 1 - wider[1] >= 0.75 * (1 - worst) - 1e-12
 
 
