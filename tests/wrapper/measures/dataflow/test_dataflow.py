@@ -62,12 +62,23 @@ def test_on_a_gpu_its_own_time_counts() -> None:
 def test_what_the_recorder_adds_makes_the_step_as_long_as_steps_before(bare: int, added: float) -> None:
     def body(step: Step) -> None:
         for _ in range(4):
-            step.call("mm", step.batch(), ns=165_000, gap=10_000)
+            step.call("mm", step.batch(), ns=155_000, gap=20_000)
 
     flow = Dataflow(with_bare(draw(body, windows=1)[0], bare))
     assert flow.added_ns == added
-    assert flow.own_gaps == [10_000 - added] * 4
+    assert flow.own_gaps == [20_000 - added] * 4
     assert flow.step_ns == pytest.approx(700_000 - 4 * added)
+
+
+def test_beside_other_programs_a_short_step_shows_what_the_recorder_adds() -> None:
+    def body(step: Step) -> None:
+        for _ in range(4):
+            step.call("mm", step.batch(), ns=155_000, gap=20_000)
+
+    (window,) = draw(body, windows=1)
+    flow = Dataflow(msgspec.structs.replace(window, bare=[1_000, 660_000, 670_000, *[1_400_000] * 7]))
+    assert flow.added_ns == 10_000
+    assert flow.bare_ns == 1_400_000
 
 
 def test_a_long_gap_is_not_the_preparation_of_the_operation_after_it() -> None:
