@@ -150,6 +150,29 @@ def test_modules_that_were_not_recorded_are_not_the_programs_own_code(
     assert isinstance(answer, list) == is_reported
 
 
+@pytest.mark.parametrize(("elsewhere", "is_reported"), [(0, False), (3, True)])
+def test_samples_with_late_times_do_not_make_the_programs_own_code_a_module(
+    run: Any, monkeypatch: pytest.MonkeyPatch, elsewhere: int, is_reported: bool
+) -> None:
+    """The sampler's clock is late, so backward passes seem to be in the section; all samples together fit the account."""
+    monkeypatch.setattr(stacks, "OUTSIDE", "recorder")
+    journal = steps(run, wait=1)
+    for _ in range(STEPS):
+        journal.span("data", MS, "loader/1", 32, "train.py:20:main")
+        journal.span("forward", 4 * MS, "Net", 3, "train.py:21:main")
+        if elsewhere:
+            stack(journal, elsewhere, "", 30, "sample", journal.now - MS)
+        journal.span("backward", 5 * MS, "", 0, "train.py:23:main")
+        journal.span("optimizer", 1 * MS, "SGD#1", 0, "train.py:24:main")
+        journal.python(30 * MS)
+        stack(journal, 1, "backward", 23, "main", journal.now - 15 * MS)
+    evidence = Evidence(run.read())
+    trainer = evidence.get(find_main_trainer)
+    assert trainer is not None
+    answer = python_overhead.check(evidence, trainer, python_overhead.Limits())
+    assert isinstance(answer, list) == is_reported
+
+
 @pytest.mark.parametrize("count", [0, ENOUGH - 1])
 def test_too_few_samples_are_not_quoted(run: Any, count: int) -> None:
     journal = steps(run)

@@ -38,6 +38,8 @@ LONG_NS = 10_000_000
 """Length of a piece of a section from which the time of a sample shows whether it was there."""
 MIN_LONG_SHARE = 0.8
 """Share of a section's time in long pieces that were recorded in detail, from which the times of the samples decide."""
+MOST = 0.5
+"""Share of samples from which they decide what a section is."""
 MIN_WAITS_SHARE = 0.8
 """Share of the waits of all loaders without workers that one must have to own the samples of making batches."""
 
@@ -149,13 +151,23 @@ def gap_samples(evidence: Evidence, trainer: Trainer, gap: PythonGap, alone: boo
 def has_recorded_calls(evidence: Evidence, trainer: Trainer, gap: PythonGap) -> bool:
     """Return whether most samples during a long section are in calls that the recorder knows, but did not record.
 
-    In a pause of the detailed recording, an evaluation without a loader leaves no events of its own.
+    In a pause of the detailed recording, an evaluation without a loader leaves no events of its own. Then such calls
+    have more of all samples than of the account: in a pause it is not known when which part of a step ran.
     """
     account = evidence.get(find_account, trainer)
     rows = _inside(evidence.timeline, account).filter(pl.col("track") == trainer.thread)
     timed = _in_long_pieces(rows, account, gap)
-    known = timed.filter(pl.col("operation").is_not_null())
-    return bool(timed["weight"].sum() >= ENOUGH and 2 * known["weight"].sum() > timed["weight"].sum())
+    if timed["weight"].sum() < ENOUGH or _known_share(timed) <= MOST:
+        return False
+    outside = rows.filter(pl.col("source") == OUTSIDE)
+    unaccounted = _known_share(outside) - (1.0 - account.shares["python"])
+    return unaccounted > MOST * gap.share / 2
+
+
+def _known_share(rows: pl.DataFrame) -> float:
+    """Return the share of samples that are in calls that the recorder knows."""
+    known = rows.filter(pl.col("operation").is_not_null())
+    return float(known["weight"].sum() / max(1, rows["weight"].sum()))
 
 
 def _in_long_pieces(rows: pl.DataFrame, account: Account, gap: PythonGap) -> pl.DataFrame:
