@@ -154,7 +154,7 @@ def test_modules_that_were_not_recorded_are_not_the_programs_own_code(
 def test_samples_with_late_times_do_not_make_the_programs_own_code_a_module(
     run: Any, monkeypatch: pytest.MonkeyPatch, elsewhere: int, is_reported: bool
 ) -> None:
-    """The sampler's clock is late, so backward passes seem to be in the section; all samples together fit the account."""
+    """Backward passes seem to be in the section, since the sampler's clock is late; all samples fit the account."""
     monkeypatch.setattr(stacks, "OUTSIDE", "recorder")
     journal = steps(run, wait=1)
     for _ in range(STEPS):

@@ -88,6 +88,25 @@ def stages(self, x):
         result[number] = self.head(x[number])
     return features
 
+def filled(x, values):
+    for column in range(x.shape[1]):
+        if values is None:
+            fill = 0
+        elif len(values):
+            fill = values[column]
+        else:
+            raise ValueError(values)
+        part = x[:, column]
+        part[part.isnan()] = fill
+
+def partly_filled(x, values):
+    for column in range(x.shape[1]):
+        if len(values) > column:
+            last = values[column]
+        else:
+            print("no value")
+        x[:, column].fill_(last)
+
 def plain(x):
     return x + 1
 """
@@ -115,6 +134,8 @@ def line_of(text: str) -> int:
         ("rows.append(stage(x))", None),
         ("out[number - 1]", None),
         ("result[number]", "for number in range(4):  # rows"),
+        ("part[part.isnan()]", "for column"),
+        ("fill_(last)", None),
         ("return x + 1", None),
     ],
 )

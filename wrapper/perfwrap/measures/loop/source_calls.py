@@ -251,8 +251,15 @@ def _reads_first(body: list[ast.stmt], assigned: set[str], known: set[str]) -> b
         if not blocks:
             known |= _names(statement, ast.Store)
         elif isinstance(statement, (ast.If, ast.With, ast.AsyncWith)):
-            known |= set.intersection(*inside)
+            # What comes next does not run after a block that leaves the pass.
+            stays = [names for block, names in zip(blocks, inside, strict=True) if not _leaves(block)]
+            known |= set.intersection(*stays) if stays else set()
     return False
+
+
+def _leaves(block: list[ast.stmt]) -> bool:
+    """Return whether a block ends by leaving the pass."""
+    return bool(block) and isinstance(block[-1], (ast.Raise, ast.Return, ast.Continue, ast.Break))
 
 
 def _blocks(statement: ast.stmt) -> tuple[list[ast.AST], list[list[ast.stmt]]]:

@@ -167,7 +167,7 @@ def has_recorded_calls(evidence: Evidence, trainer: Trainer, gap: PythonGap) -> 
 def _known_share(rows: pl.DataFrame) -> float:
     """Return the share of samples that are in calls that the recorder knows."""
     known = rows.filter(pl.col("operation").is_not_null())
-    return float(known["weight"].sum() / max(1, rows["weight"].sum()))
+    return int(known["weight"].sum()) / max(1, int(rows["weight"].sum()))
 
 
 def _in_long_pieces(rows: pl.DataFrame, account: Account, gap: PythonGap) -> pl.DataFrame:

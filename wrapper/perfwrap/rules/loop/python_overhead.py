@@ -224,8 +224,8 @@ def _busy(function: BusyFunction, sections: Sequence[CodeSection]) -> Finding:
         ),
         options=(
             Option(
-                f"Check whether {name} loops over samples, and compute on the whole batch at once instead: each read "
-                "and each small operation costs a call.",
+                f"Check whether {name} loops over samples or parameters. Compute on the whole batch at once, or on "
+                "lists of tensors with functions like torch._foreach_lerp_: each read and small operation is a call.",
                 (best_without(share), 1.0 - HALF * share),
             ),
         ),
