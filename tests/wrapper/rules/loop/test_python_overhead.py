@@ -296,3 +296,13 @@ def test_derivatives_beside_the_phases_are_the_models(
         loop.span("backward", 10, line=33)
         loop.span("optimizer", 1, "SGD#1", line=35)
     assert isinstance(ask(rule), Clear if is_model else list)
+
+
+@pytest.mark.parametrize(
+    ("after", "may_be_rarer"), [("zero_grad", False), ("data", False), ("optimizer", True)]
+)
+def test_code_that_makes_the_models_input_is_not_to_run_less_often(after: str, may_be_rarer: bool) -> None:
+    gap = PythonGap(None, None, after, "forward", 3, 1.0, 3, 0.2)
+    code = rule.SectionCode(rule.CodeSection((gap,)), None, (), (), None)
+    options = rule.section_finding(code, rule.Loop(2e6, Levers(), False, 0.0)).options
+    assert any("every N steps" in option.edit for option in options) is may_be_rarer

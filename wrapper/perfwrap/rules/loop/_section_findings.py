@@ -22,6 +22,8 @@ from perfwrap.rules.stack_samples import library_name, main_function, main_libra
 SHORT_STEP_NS = units.MILLISECOND
 """Below this a step is so short that calling Python and torch costs as much as the work: a call of a torch function
 takes some microseconds, and a step makes dozens."""
+PREPARED = ("data", "zero_grad", "transfer")
+"""After these events, code before the forward pass makes its input: it cannot run less often."""
 MAX_CALLS = 3
 """How many tensor operations, or lines of recorded ones, are named."""
 MIN_LINE_SHARE = 0.1
@@ -178,7 +180,7 @@ def _options(code: SectionCode, loop: Loop, saving: tuple[float, float], basis: 
                 basis,
             ),
             *(() if loop.acts or section.longest.after_operation in RESULTS else (parallel,)),
-            *(() if loop.acts else (rarer,)),
+            *(() if loop.acts or section.longest.after_operation in PREPARED else (rarer,)),
         )
     return (
         Option(f"Check the code {lines}: replace loops over samples by tensor operations.", saving, basis),
