@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
+from msgspec.structs import replace
 from perfwrap.journal_format import FIELD_SEPARATOR, INSTANTS
+from perfwrap.measures.account.lines import Line
 from perfwrap.measures.data_loading.loaders import find_loaders
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop import stacks
@@ -16,6 +19,7 @@ from perfwrap.measures.main_trainer import find_main_trainer
 from perfwrap.rules.data_loading import data_loader_single_process, data_loader_wait
 from perfwrap.rules.loop import python_overhead
 from perfwrap.rules.model import Rule
+from perfwrap.rules.stack_samples import main_function
 
 MS = 1_000_000
 STEPS = 40
@@ -206,3 +210,42 @@ def test_with_two_loaders_in_the_training_thread_the_batches_are_not_attributed(
         None,
         None,
     ]
+
+
+def passed(*rows: tuple[str, int]) -> stacks.HotFunction | None:
+    table = pl.DataFrame(rows, schema=["stack", "weight"], orient="row")
+    return stacks._passed(table, {("train.py", "main")})
+
+
+def test_the_innermost_function_that_nearly_all_samples_pass_is_where_to_look() -> None:
+    found = passed(
+        ("main (train.py:20);graph (graphs.py:7);atoms (graphs.py:3)", 40),
+        ("main (train.py:20);graph (graphs.py:8)", 30),
+        ("main (train.py:20);graph (graphs.py:9);bonds (graphs.py:5);add (/lib/site-packages/x/y.py:4)", 20),
+        ("main (train.py:21)", 10),
+    )
+    assert found is not None
+    assert (found.line.file, found.line.line, found.line.function) == ("graphs.py", 7, "graph")
+    assert (found.count, found.on_line) == (90, 40)
+
+
+def test_a_recursive_function_counts_once() -> None:
+    found = passed(("main (train.py:20);walk (tree.py:7);walk (tree.py:7);walk (tree.py:8)", 10))
+    assert found is not None
+    assert (found.line.line, found.count, found.on_line) == (8, 10, 10)
+
+
+@pytest.mark.parametrize("below", ["", ";atoms (graphs.py:3)"])
+def test_functions_of_the_training_loop_itself_are_not_where_to_look(below: str) -> None:
+    assert passed((f"main (train.py:20){below}", 70), ("main (train.py:25)", 30)) is None
+
+
+def test_without_a_main_function_the_one_that_all_pass_is_named() -> None:
+    inner = tuple(
+        stacks.HotFunction(Line("graphs.py", line, name), 40, 40) for line, name in ((3, "a"), (5, "b"))
+    )
+    outer = stacks.HotFunction(Line("graphs.py", 7, "graph"), 90, 50)
+    sampled = stacks.Sampled(100, inner, stacks.OUTSIDE, passed=outer)
+    assert main_function(sampled) == outer
+    assert main_function(replace(sampled, passed=None)) is None
+    assert main_function(replace(sampled, count=60)) == inner[0]

@@ -7,6 +7,9 @@ of the program's own code are long, in which: lines of a function that has retur
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from collections.abc import Container
+
 import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,7 +19,14 @@ from perfwrap.measures.account.lines import Line
 from perfwrap.measures.data_loading.batch_making import workers_of
 from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.loop.library_calls import LibraryTime, common_caller, common_lines, library_time
+from perfwrap.measures.loop.library_calls import (
+    FRAME,
+    LibraryTime,
+    common_caller,
+    common_lines,
+    is_program,
+    library_time,
+)
 from perfwrap.measures.loop.python_gaps import PythonGap, find_python_gaps, pieces_of
 from perfwrap.measures.loop.section_frames import find_bounds, is_in
 from perfwrap.measures.trainers import Trainer
@@ -40,6 +50,9 @@ MIN_LONG_SHARE = 0.8
 """Share of a section's time in long pieces that were recorded in detail, from which the times of the samples decide."""
 MOST = 0.5
 """Share of samples from which they decide what a section is."""
+PASSED_SHARE = 0.8
+"""Share of a section's samples that must pass a function for it to be where to look."""
+OF_A_STEP = ("data", "forward", "backward", "optimizer", "zero_grad")
 MIN_WAITS_SHARE = 0.8
 """Share of the waits of all loaders without workers that one must have to own the samples of making batches."""
 
@@ -66,6 +79,8 @@ class Sampled(Struct, frozen=True):
     """Which sampler: ``py-spy`` or ``recorder``."""
     common: tuple[HotFunction, ...] = ()
     """The lines inside modules that at least half of the samples pass, outermost first; only for samples of modules."""
+    passed: HotFunction | None = None
+    """The innermost function that nearly all samples pass, below those of the training loop; only of sections."""
 
 
 def sampled_making(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Sampled | None:
@@ -89,7 +104,38 @@ def sampled_making(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> S
 
 def sampled_gap(evidence: Evidence, trainer: Trainer, gap: PythonGap, alone: bool) -> Sampled | None:
     """Return the samples in one section of the program's own code; None with too few."""
-    return sampled(gap_samples(evidence, trainer, gap, alone))
+    rows = gap_samples(evidence, trainer, gap, alone)
+    found = sampled(rows)
+    return found and replace(found, passed=_passed(rows, evidence.get(_functions_of_loop, trainer)))
+
+
+def _functions_of_loop(evidence: Evidence, trainer: Trainer) -> frozenset[tuple[str, str]]:
+    """Return the functions, with their files, that call what makes up a training step."""
+    spans = evidence.timeline.spans.filter(
+        pl.col("track") == trainer.thread, pl.col("operation").is_in(OF_A_STEP), pl.col("file").is_not_null()
+    )
+    return frozenset(spans.select("file", pl.col("function").fill_null("")).unique().iter_rows())
+
+
+def _passed(rows: pl.DataFrame, of_loop: Container[tuple[str, str]]) -> HotFunction | None:
+    """Return the innermost function that nearly all samples pass; None if that is one of the training loop."""
+    count: Counter[tuple[str, str]] = Counter()
+    depths: Counter[tuple[str, str]] = Counter()
+    lines: dict[tuple[str, str], Counter[int]] = defaultdict(Counter)
+    for stack, weight in rows.group_by("stack").agg(pl.col("weight").sum()).sort("stack").iter_rows():
+        frames = (each for each in FRAME.finditer(stack) if is_program(each["file"]))
+        place = {(each["file"], each["function"]): (at, int(each["line"])) for at, each in enumerate(frames)}
+        for function, (depth, line) in place.items():
+            count[function] += weight
+            depths[function] += depth * weight
+            lines[function][line] += weight
+    least = PASSED_SHARE * int(rows["weight"].sum())
+    common = [function for function, passing in count.items() if passing >= least]
+    innermost = max(common, key=lambda each: depths[each] / count[each], default=None)
+    if innermost is None or innermost in of_loop:
+        return None
+    ((line, on_line),) = lines[innermost].most_common(1)
+    return HotFunction(Line(innermost[0], line, innermost[1]), count[innermost], on_line)
 
 
 def sampled_computing(evidence: Evidence, trainer: Trainer, losses: tuple[PythonGap, ...]) -> Sampled | None:
