@@ -189,6 +189,11 @@ FORMS = {
         train(steps=700),
         ["fork", {"child": [train(steps=700), ["fork", {"child": [train(steps=600)]}]]}],
     ],
+    "a process of multiprocessing in between": [
+        train(steps=700),
+        ["start", {"child": [train(steps=600), train("Adam", 700)], "method": "fork"}],
+        train(steps=600),
+    ],
     "inference in between": [train(), ["infer", {"calls": 1_000}], train(steps=600)],
     "inference first": [["infer", {"calls": 2_000}], train(), train(steps=600)],
     "a compilation in between": [train(), ["compile", {}], train(steps=600)],

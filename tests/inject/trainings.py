@@ -8,6 +8,7 @@ second argument, that one is carried out in this process itself.
 import collections
 import gc
 import json
+import multiprocessing
 import os
 import sys
 import threading
@@ -151,6 +152,21 @@ def fork(child):
     os.waitpid(pid, 0)
 
 
+def start(child, method):
+    """Train in a process of multiprocessing, which ends without the handlers of atexit if it was forked."""
+    process = multiprocessing.get_context(method).Process(target=carry_out_and_write, args=(child,))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+
+
+def carry_out_and_write(deeds):
+    STEPS.clear()
+    BATCHES.clear()
+    carry_out(deeds)
+    write()
+
+
 def infer(calls):
     model = torch.nn.Linear(2, 1)
     with torch.no_grad():
@@ -172,6 +188,7 @@ DEEDS = {
     "together": together,
     "threads": in_threads,
     "fork": fork,
+    "start": start,
     "infer": infer,
     "compile": compile_something,
     "sleep": lambda ms: time.sleep(ms / 1000),

@@ -183,11 +183,16 @@ def _next_limit():
     )
 
 
+def flush():
+    """Write what was counted in paused detail so far."""
+    if paused_detail.counting:
+        switching.write_tallies()
+
+
 def _end():
     """Close the journal, in the process that opened it and not in children of a fork."""
     if journal.open_file is not None and _pid == os.getpid():
-        if paused_detail.counting:
-            switching.write_tallies()
+        flush()
         _close()
 
 
