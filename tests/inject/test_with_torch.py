@@ -91,6 +91,22 @@ def test_a_part_of_torch_that_is_reloaded_is_as_bare(run):
     compare(run, "import importlib, torch.utils.data.dataloader as d; print(importlib.reload(d) is d)")
 
 
+def test_a_debugger_stops_once_where_a_tensor_is_read(run, write):
+    script = write(
+        "debugged.py",
+        """
+import torch
+def read(tensor):
+    return tensor.item() + tensor.double().sum().item()
+for _ in range(3):
+    print(read(torch.ones(1)))
+""",
+    )
+    commands = "break %s:4\n" % script + "continue\n" * 4
+    done = run.same(sys.executable, "-m", "pdb", script, input=commands)
+    assert done.stdout.count("-> return tensor.item()") == 3
+
+
 def test_torch_imported_by_a_sitecustomize_before_us_is_recorded(run, write, tmp_path):
     write("site/sitecustomize.py", "import torch")
     run.start(sys.executable, "-c", "import torch", more={"PYTHONPATH": f"{run.hook}:{tmp_path}/site"})
