@@ -211,6 +211,11 @@ def test_every_step_and_batch_of_a_program_counts(trainer: Trainer, form: str) -
     trainer.alone(FORMS[form])
 
 
+def test_steps_while_the_program_ends_count(trainer: Trainer) -> None:
+    """Handlers of ``atexit`` that were registered before torch was imported run after the recorder's."""
+    trainer.alone([train(), ["at_exit", {"deeds": [train(steps=700), train("Adam", 300)]}]])
+
+
 @pytest.mark.parametrize(("end", "lost"), [(signal.SIGINT, 0), (signal.SIGKILL, 2 * PAUSE_STEPS)])
 def test_what_was_counted_is_there_after_a_signal(trainer: Trainer, run, end: int, lost: int) -> None:
     """Ctrl-C ends a program in order; a killed one loses what it counted last, of each of its two optimizers."""

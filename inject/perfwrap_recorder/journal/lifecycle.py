@@ -184,9 +184,10 @@ def _next_limit():
 
 
 def flush():
-    """Write what was counted in paused detail so far."""
+    """Write what was counted in paused detail, and end it: the process ends, too, and may step until then."""
     if paused_detail.counting:
         switching.write_tallies()
+        paused_detail.end()
 
 
 def _end():
