@@ -102,7 +102,7 @@ for _ in range(3):
     print(read(torch.ones(1)))
 """,
     )
-    commands = "break %s:4\n" % script + "continue\n" * 4
+    commands = f"break {script}:4\n" + "continue\n" * 4
     done = run.same(sys.executable, "-m", "pdb", script, input=commands)
     assert done.stdout.count("-> return tensor.item()") == 3
 

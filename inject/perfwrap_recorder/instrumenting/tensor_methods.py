@@ -9,7 +9,8 @@ traces, in the workers of a loader, for tensors with their own dispatch, and whi
 this thread.
 
 The original is called from a frame with the file, line and globals of the caller, because warnings from C++ name the
-Python line that runs. A debugger would stop at a breakpoint of that line once more. From Python 3.11 on, tracebacks contain no frame of the recorder.
+Python line that runs. A debugger would stop at a breakpoint of that line once more. From Python 3.11 on, tracebacks
+contain no frame of the recorder.
 """
 
 from __future__ import annotations

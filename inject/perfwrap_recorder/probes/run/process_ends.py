@@ -1,6 +1,6 @@
-"""Writes what was counted in paused detail when a process of multiprocessing ends: it may run no handler of ``atexit``.
+"""Writes what was counted in paused detail when a process of multiprocessing ends, maybe without ``atexit``.
 
-Instruments ``_exit_function`` of ``multiprocessing.util``, which such a process calls in any case. Records nothing else.
+Instruments ``_exit_function`` of ``multiprocessing.util``, which such a process always calls. Records nothing else.
 """
 
 from __future__ import annotations

@@ -112,5 +112,5 @@ Trainer(True)
     done = train(program)
     assert done.stdout == run_bare("import torch\n" + program)
     assert done.stdout.splitlines()[:2] == ["gone", "deleted"]
-    places = [done.journal.facts["loader/%d/created" % number].split("\x1f")[1:] for number in (1, 2)]
+    places = [done.journal.facts[f"loader/{number}/created"].split("\x1f")[1:] for number in (1, 2)]
     assert places[0] == places[1], "the line that made the loader, not the one in its own class"
