@@ -193,3 +193,22 @@ def test_a_job_of_torchrun_has_two_ranks_and_an_agent(run, write, launcher):
     assert sorted(fact["role"] for fact in facts) == ["agent", "main", "main"]
     ranks = sorted((fact["rank"], fact["local_rank"], fact["world_size"]) for fact in facts if "rank" in fact)
     assert ranks == [("0", "0", "2"), ("1", "1", "2")]
+
+
+def test_a_profiler_sees_no_more_calls_in_the_programs_own_files(run, write):
+    script = write(
+        "profiled.py",
+        """
+import sys, torch
+def read(tensor):
+    return tensor.item() + tensor.double().sum().item() + bool(tensor)
+calls = []
+def note(frame, event, argument):
+    if frame.f_code.co_filename == __file__: calls.append((frame.f_code.co_name, event, frame.f_lineno))
+sys.setprofile(note)
+for _ in range(3): read(torch.ones(1))
+sys.setprofile(None)
+print(len(calls), [each for each in calls if each[1] == "call"])
+""",
+    )
+    assert run.same(sys.executable, script).stdout.count("'call'") == 3
