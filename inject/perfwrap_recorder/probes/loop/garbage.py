@@ -48,7 +48,10 @@ def _note_in_c():
         # Up to 3.13 Python starts a full one only beyond the last threshold, 3.14 none at all: both are 0 there.
         map(le, *[map(itemgetter(FULL), iter(each, NOWHERE)) for each in (gc.get_count, gc.get_threshold)]),
     )
-    frame_of, no_frame = {(FULL, True): sys._getframe}, partial(next, repeat(NOWHERE))
+    # Not _getframe, which fails without a frame, as in atexit.register(gc.collect). All threads' frames are asked for
+    # only then: up to 3.11 other collections may begin while Python holds the lock that this takes.
+    own_frame = map(dict.get, iter(sys._current_frames, None), iter(get_ident, None), repeat(NOWHERE))
+    frame_of, no_frame = {(FULL, True): partial(next, own_frame)}, partial(next, repeat(NOWHERE))
     frames = map(methodcaller("__call__"), map(frame_of.get, is_asked_for, repeat(no_frame)))
     notes = zip(  # noqa: B905 - Python 3.8
         map(attrgetter("f_code.co_filename", "f_lineno", "f_code." + NAME), frames),

@@ -69,3 +69,15 @@ gc.collect()
         span.thread for span in done.journal.of("GC") if span.value == 2 and span.line or span.thread != 1
     }
     assert len(tracks) == 2
+
+
+def test_collections_where_no_python_runs_are_recorded(train) -> None:
+    done = train("""
+import _thread, atexit, gc, time
+atexit.register(gc.collect)
+before = gc.get_stats()[2]["collections"]
+_thread.start_new_thread(gc.collect, ())
+while gc.get_stats()[2]["collections"] == before: time.sleep(0.01)
+""")
+    assert done.stderr == ""
+    assert sum(span.value == 2 for span in done.journal.of("GC")) >= 1
