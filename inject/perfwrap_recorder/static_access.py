@@ -64,6 +64,17 @@ def member(kind, name):
     return None
 
 
+def codes_of(kind):
+    """Return the ids of the code of all functions of a class and its bases, and of those inside decorators."""
+    found = set()
+    for each in mro_of(kind):
+        for function in list(members_of(each).values()):
+            while type(function) is FunctionType:
+                found.add(id(function.__code__))
+                function = function.__dict__.get("__wrapped__")
+    return found
+
+
 def module_of(kind):
     """Return the name of the module that a class is from; empty if that is no string."""
     found = _module_of(kind)

@@ -189,6 +189,11 @@ FORMS = {
         train(steps=700),
         ["fork", {"child": [train(steps=700), ["fork", {"child": [train(steps=600)]}]]}],
     ],
+    "a process of multiprocessing in between": [
+        train(steps=700),
+        ["start", {"child": [train(steps=600), train("Adam", 700)], "method": "fork"}],
+        train(steps=600),
+    ],
     "inference in between": [train(), ["infer", {"calls": 1_000}], train(steps=600)],
     "inference first": [["infer", {"calls": 2_000}], train(), train(steps=600)],
     "a compilation in between": [train(), ["compile", {}], train(steps=600)],
@@ -204,6 +209,11 @@ def test_every_step_and_batch_counts(trainer: Trainer, form: str) -> None:
 @pytest.mark.parametrize("form", ["two trainings", "three short trainings"])
 def test_every_step_and_batch_of_a_program_counts(trainer: Trainer, form: str) -> None:
     trainer.alone(FORMS[form])
+
+
+def test_steps_while_the_program_ends_count(trainer: Trainer) -> None:
+    """Handlers of ``atexit`` that were registered before torch was imported run after the recorder's."""
+    trainer.alone([train(), ["at_exit", {"deeds": [train(steps=700), train("Adam", 300)]}]])
 
 
 @pytest.mark.parametrize(("end", "lost"), [(signal.SIGINT, 0), (signal.SIGKILL, 2 * PAUSE_STEPS)])

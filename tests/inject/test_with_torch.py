@@ -91,6 +91,22 @@ def test_a_part_of_torch_that_is_reloaded_is_as_bare(run):
     compare(run, "import importlib, torch.utils.data.dataloader as d; print(importlib.reload(d) is d)")
 
 
+def test_a_debugger_stops_once_where_a_tensor_is_read(run, write):
+    script = write(
+        "debugged.py",
+        """
+import torch
+def read(tensor):
+    return tensor.item() + tensor.double().sum().item()
+for _ in range(3):
+    print(read(torch.ones(1)))
+""",
+    )
+    commands = f"break {script}:4\n" + "continue\n" * 4
+    done = run.same(sys.executable, "-m", "pdb", script, input=commands)
+    assert done.stdout.count("-> return tensor.item()") == 3
+
+
 def test_torch_imported_by_a_sitecustomize_before_us_is_recorded(run, write, tmp_path):
     write("site/sitecustomize.py", "import torch")
     run.start(sys.executable, "-c", "import torch", more={"PYTHONPATH": f"{run.hook}:{tmp_path}/site"})
@@ -177,3 +193,22 @@ def test_a_job_of_torchrun_has_two_ranks_and_an_agent(run, write, launcher):
     assert sorted(fact["role"] for fact in facts) == ["agent", "main", "main"]
     ranks = sorted((fact["rank"], fact["local_rank"], fact["world_size"]) for fact in facts if "rank" in fact)
     assert ranks == [("0", "0", "2"), ("1", "1", "2")]
+
+
+def test_a_profiler_sees_no_more_calls_in_the_programs_own_files(run, write):
+    script = write(
+        "profiled.py",
+        """
+import sys, torch
+def read(tensor):
+    return tensor.item() + tensor.double().sum().item() + bool(tensor)
+calls = []
+def note(frame, event, argument):
+    if frame.f_code.co_filename == __file__: calls.append((frame.f_code.co_name, event, frame.f_lineno))
+sys.setprofile(note)
+for _ in range(3): read(torch.ones(1))
+sys.setprofile(None)
+print(len(calls), [each for each in calls if each[1] == "call"])
+""",
+    )
+    assert run.same(sys.executable, script).stdout.count("'call'") == 3

@@ -5,15 +5,21 @@ a file with the number of steps that it took of each class of optimizers, and of
 second argument, that one is carried out in this process itself.
 """
 
+import atexit
 import collections
 import gc
 import json
+import multiprocessing
 import os
 import sys
 import threading
 import time
 
-import torch
+AT_EXIT = []
+if len(sys.argv) > 2:
+    atexit.register(lambda: (carry_out(AT_EXIT), write()))
+
+import torch  # noqa: E402 - after the handler
 
 torch.set_num_threads(1)
 FOLDER = sys.argv[1]
@@ -151,6 +157,21 @@ def fork(child):
     os.waitpid(pid, 0)
 
 
+def start(child, method):
+    """Train in a process of multiprocessing, which ends without the handlers of atexit if it was forked."""
+    process = multiprocessing.get_context(method).Process(target=carry_out_and_write, args=(child,))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+
+
+def carry_out_and_write(deeds):
+    STEPS.clear()
+    BATCHES.clear()
+    carry_out(deeds)
+    write()
+
+
 def infer(calls):
     model = torch.nn.Linear(2, 1)
     with torch.no_grad():
@@ -172,10 +193,12 @@ DEEDS = {
     "together": together,
     "threads": in_threads,
     "fork": fork,
+    "start": start,
     "infer": infer,
     "compile": compile_something,
     "sleep": lambda ms: time.sleep(ms / 1000),
     "forget": forget,
+    "at_exit": lambda deeds: AT_EXIT.extend(deeds),
     "import": lambda: __import__("torch._dynamo"),
 }
 

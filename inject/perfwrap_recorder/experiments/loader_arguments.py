@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sys import _getframe
 
-from perfwrap_recorder import guard, on_import
+from perfwrap_recorder import guard, on_import, static_access
 from perfwrap_recorder.instrumenting import wrapping
 
 STATEFUL = "torchdata.stateful_dataloader.stateful_dataloader"
@@ -32,6 +32,7 @@ class Making:
         self.loader = loader
         self.given = given
         self.frame = frame
+        self._methods = static_access.codes_of(type(loader))
 
     def get(self, name):
         """Return an argument, or its default if it was not given."""
@@ -46,8 +47,7 @@ class Making:
 
     def is_inside(self, frame):
         """Return whether a frame is a method of the loader itself: a subclass's ``__init__``."""
-        code = frame.f_code
-        return code.co_argcount > 0 and frame.f_locals.get(code.co_varnames[0]) is self.loader
+        return id(frame.f_code) in self._methods
 
 
 def add(torch, change, adjust):

@@ -5,16 +5,19 @@ accessed; only for a tensor it returns a function that calls the recorder around
 handlers of ``__torch_function__``, ``inspect``, pickle, Dynamo and C++ find the same objects as without perfwrap, and
 calls through the class (``torch.Tensor.item(x)``) are not recorded. A tensor's method calls only torch's own while
 spans of its kind are paused, while this thread makes a batch that is not watched (``making``), while ``torch.jit``
-traces, in the workers of a loader, and for tensors with their own dispatch.
+traces, in the workers of a loader, for tensors with their own dispatch, and while a debugger, tracer or profiler of
+functions follows this thread.
 
 The original is called from a frame with the file, line and globals of the caller, because warnings from C++ name the
-Python line that runs. From Python 3.11 on, tracebacks contain no frame of the recorder.
+Python line that runs. A debugger would stop at a breakpoint of that line once more, and a profiler would
+count a call of the program's function. From Python 3.11 on, tracebacks contain no frame of the recorder.
 """
 
 from __future__ import annotations
 
+import sys
 from _thread import get_ident
-from sys import _getframe
+from sys import _getframe, getprofile, gettrace
 from types import MethodDescriptorType, MethodType
 
 from perfwrap_recorder.clock import now
@@ -31,6 +34,11 @@ DTYPE = {"dtype"}
 
 MAX_CALLS = 10_000
 """Recorded calls since a step ended; beyond it, recording pauses until a step ends. For loops without training."""
+
+FOLLOWERS = 0, 2
+"""The numbers that sys.monitoring has for debuggers and profilers."""
+tool_of = sys.monitoring.get_tool if hasattr(sys, "monitoring") else {}.get
+"""Returns the name of the tool that uses sys.monitoring under a number; None before Python 3.12."""
 
 busy = set()  # threads in such a call
 busy_making, quiet = making.busy, making.quiet
@@ -78,7 +86,12 @@ class Method:
         if busy_making and self.is_sync and owner is self.tensor and get_ident() in busy_making:
             if not self.count_modes() and tensor.is_cpu:
                 return MethodType(self.method, tensor)
-        if self.is_tracing():
+        if (
+            self.is_tracing()
+            or gettrace() is not None
+            or getprofile() is not None
+            or any(map(tool_of, FOLLOWERS))
+        ):
             return MethodType(self.method, tensor)
         # Tensors with their own dispatch, such as Dynamo's fake tensors, are not recorded.
         if owner is not self.tensor and member(owner, DISPATCH) is not self.dispatch:

@@ -310,18 +310,24 @@ def add_track(name, native_id=0):
     return index
 
 
-def add_thread():
-    """Return the index of this thread, which has none yet."""
-    thread = get_ident()
-    index = threads[thread] = add_track(thread_name(thread), get_native_id())
+def add_thread(thread=None):
+    """Return the index of a thread that has none yet: of this one, or of the one with that id."""
+    is_other = thread not in (None, get_ident())
+    thread = thread if is_other else get_ident()
+    native_id = _known_of(thread).get("_native_id") or 0 if is_other else get_native_id()
+    index = threads[thread] = add_track(thread_name(thread), native_id)
     return index
 
 
 def thread_name(thread):
     """Return a thread's name, with secrets masked; ``threading.current_thread()`` would add unknown threads."""
-    known = getattr(sys.modules.get("threading"), "_active", {}).get(thread)
-    name = static_access.own(known).get("_name")  # not by attribute: the class may be the program's
+    name = _known_of(thread).get("_name")
     return redaction.masked(name) if type(name) is str else ""
+
+
+def _known_of(thread):
+    known = getattr(sys.modules.get("threading"), "_active", {}).get(thread)
+    return static_access.own(known)  # not by attribute: the class may be the program's
 
 
 def tick(moment):

@@ -183,11 +183,17 @@ def _next_limit():
     )
 
 
+def flush():
+    """Write what was counted in paused detail, and end it: the process ends, too, and may step until then."""
+    if paused_detail.counting:
+        switching.write_tallies()
+        paused_detail.end()
+
+
 def _end():
     """Close the journal, in the process that opened it and not in children of a fork."""
     if journal.open_file is not None and _pid == os.getpid():
-        if paused_detail.counting:
-            switching.write_tallies()
+        flush()
         _close()
 
 

@@ -28,6 +28,7 @@ PROBES = (
     "loop.compilation",
     "run.program_profiler",
     "run.stored_functions",
+    "run.process_ends",
     "ranks.parallel",
     "ranks.collectives",
     "gpu.memory",

@@ -76,6 +76,15 @@ def label(name, frame):
     return journal.text(SEPARATOR.join((name,) + via) if via else name)
 
 
+def label_of(name, path, line, function):
+    """Return the text id of ``name`` at a line of a function, if its frame is gone; without a line in hidden code."""
+    main = getattr(sys.modules.get("__main__"), "__dict__", {})
+    sort = _sort_of_unfiled(path, main) if path.startswith("<") else _sort_of_file(path)
+    if sort == HIDDEN or not path:
+        return journal.text(name)
+    return journal.text(SEPARATOR.join((name, absolute(path), str(line or 0), function)))
+
+
 def is_torch_internal(frame):
     """Return whether a frame runs code of torch's optimizers, loaders, scalers or compilers."""
     if frame is None:

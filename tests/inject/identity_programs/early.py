@@ -74,8 +74,9 @@ torch.nn.parallel:DistributedDataParallel.no_sync torch.nn.parallel:DataParallel
 )
 """MODULE:NAME of what perfwrap's probes are about, under the names that programs use, and some neighbours."""
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "instrumented.txt")) as found:
-    INSTRUMENTED = found.read().split()
-"""What the probes instrument, which instrumented.py has found out."""
+    INSTRUMENTED = [path for path in found.read().split() if path != "multiprocessing.util:_exit_function"]
+"""What the probes instrument, which instrumented.py has found out; the programs call all with arguments that are wrong
+for torch's functions, and this one would end all processes that they start later."""
 WATCHED += [path for path in INSTRUMENTED if path not in WATCHED]
 
 HOOKED = ["torch:optim.SGD.step", "torch:optim.Adam.step", "torch:optim.AdamW.step", "torch:optim.LBFGS.step"]

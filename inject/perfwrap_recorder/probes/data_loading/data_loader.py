@@ -355,10 +355,12 @@ def _facts_of(loader, frame):
     if length is not None:
         facts["dataset_len"] = length
 
+    # By its code, since reading f_locals of a running frame keeps all its variables alive up to Python 3.12.
+    methods = static_access.codes_of(type(loader))
+
     def belongs_to_loader(frame):
         """Return whether a frame is a method of the loader itself: a subclass's ``__init__``."""
-        code = frame.f_code
-        return code.co_argcount > 0 and frame.f_locals.get(code.co_varnames[0]) is loader
+        return id(frame.f_code) in methods
 
     if roles.is_daemon():
         facts["daemon"] = True

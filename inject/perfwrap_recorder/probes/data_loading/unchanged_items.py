@@ -15,6 +15,8 @@ While detail is paused, ``fetching.py`` asks the table ``fetchers`` in C whether
 from __future__ import annotations
 
 import sys
+from _operator import is_not
+from itertools import repeat
 from time import thread_time_ns
 
 from perfwrap_recorder import static_access
@@ -38,6 +40,9 @@ IN_WORKER = "worker"
 NOTHING = None, id
 """The entry of a fetcher that is not watched: its function says of any batch that nothing in it is chosen."""
 
+INTS = repeat(int)
+"""To compare with the types of indices."""
+
 fetchers = {}  # id of a fetcher -> (weak reference, function(indices): true if none of them is chosen, Watched)
 _watched = {}  # name of a loader -> Watched
 _torch = []  # the module, once it is imported
@@ -52,7 +57,7 @@ class Watched:
     def __init__(self, name):
         self.name = name
         self.is_known = False
-        """Whether its indices are known to be integers."""
+        """Whether it is known that its items are fetched by integers."""
         self.chosen = set()
         self.seen = {}
         """Index -> (how often it was checked, its last checksum)."""
@@ -123,10 +128,12 @@ def look(fetcher, indices, is_worker):
         watched = known[2]
     if watched is None or watched.chosen is None or not indices or _compiles_frames(_torch[0]):
         return None
+    if any(map(is_not, map(type, indices), INTS)):
+        _give_up(watched)
+        return None
     if not watched.is_known:
         mine = static_access.own(fetcher)
-        is_map = mine.get("auto_collation") is True and "dataset_iter" not in mine
-        if not is_map or any(type(each) is not int for each in indices):
+        if mine.get("auto_collation") is not True or "dataset_iter" in mine:
             _give_up(watched)
             return None
         watched.is_known = True

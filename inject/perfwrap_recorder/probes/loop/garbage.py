@@ -1,58 +1,113 @@
 """Times the collections of Python's garbage collector.
 
-Adds a function to ``gc.callbacks`` until the program exits. The user could notice it in that list. A full
-collection that the program requests (``gc.collect()``) has its line. Python's own collections have none: they
-happen at any line that creates objects.
+Adds two functions to ``gc.callbacks`` until the program exits. The user could notice them in that list. A full
+collection that the program requests (``gc.collect()``) has the line of the innermost Python function. Python's own
+collections have none: they happen at any line that creates objects.
+
+The two functions are in C, and call only what does not look for signals: Python would run a signal handler of the
+program at the beginning of a function in Python, and drop what it raises, so a Ctrl-C during a collection, or while
+``pickle`` reads a large file, would be lost. They note what is known in ``_noted``, from where it is written at ends of
+steps, ten times a second.
 """
 
 from __future__ import annotations
 
 import atexit
 import gc
-from gc import get_count, get_threshold
-from sys import _getframe
+import sys
+from _functools import partial
+from _operator import attrgetter, itemgetter, le, methodcaller
+from _thread import get_ident
+from collections import deque
+from itertools import count, repeat
+from types import SimpleNamespace
 
 from perfwrap_recorder import guard, journal_format
 from perfwrap_recorder.clock import now
 from perfwrap_recorder.journal import journal
-from perfwrap_recorder.program.source_lines import label
+from perfwrap_recorder.program import source_lines
 
 FULL = 2
+PHASES = ("start", "stop")
+MAX_NOTED = 4096
+"""Of more notes between two ends of steps the oldest are dropped."""
 
-_started = {}  # generation -> start of its collection, and whether the program requested it; collections never overlap
+NAME = "co_qualname" if sys.version_info >= (3, 11) else "co_name"
+NOWHERE = SimpleNamespace(f_code=SimpleNamespace(**{"co_filename": "", NAME: ""}), f_lineno=0)
+"""In place of a frame; a thread may collect garbage without one."""
+
+_given = {}  # phase -> information, of the call that runs
+_noted = deque(maxlen=MAX_NOTED)  # a note for each call, and an empty one
+_begun = []  # the note of the collection that runs
+
+
+def _note_in_c():
+    """Return the two functions, to be called one after the other."""
+    is_asked_for = zip(  # noqa: B905 - Python 3.8
+        map(itemgetter("generation"), map(_given.get, repeat("start"), repeat({"generation": None}))),
+        # Up to 3.13 Python starts a full one only beyond the last threshold, 3.14 none at all: both are 0 there.
+        map(le, *[map(itemgetter(FULL), iter(each, NOWHERE)) for each in (gc.get_count, gc.get_threshold)]),
+    )
+    # Not _getframe, which fails without a frame, as in atexit.register(gc.collect). All threads' frames are asked for
+    # only then: up to 3.11 other collections may begin while Python holds the lock that this takes.
+    own_frame = map(dict.get, iter(sys._current_frames, None), iter(get_ident, None), repeat(NOWHERE))
+    frame_of, no_frame = {(FULL, True): partial(next, own_frame)}, partial(next, repeat(NOWHERE))
+    frames = map(methodcaller("__call__"), map(frame_of.get, is_asked_for, repeat(no_frame)))
+    notes = zip(  # noqa: B905 - Python 3.8
+        map(attrgetter("f_code.co_filename", "f_lineno", "f_code." + NAME), frames),
+        *[iter(each, NOWHERE) for each in (now, get_ident)],  # without end
+        *[iter(partial(_given.pop, phase, None), NOWHERE) for phase in PHASES],
+    )
+    # Numbers for ``min`` to compare: it calls this for both of its arguments, of which it needs none.
+    note = partial(next, zip(count(), map(_noted.append, notes)))  # noqa: B905 - Python 3.8
+    return _given.__setitem__, partial(min, key=note)
+
+
+_callbacks = _note_in_c()
 
 
 def install(_):
     """Start recording."""
-    if _note not in gc.callbacks:
-        gc.callbacks.append(_note)
+    if _callbacks[1] not in gc.callbacks:
+        gc.callbacks.extend(_callbacks)
         atexit.register(stop)
+        journal.look_often(_write)
+        journal.after_fork.add(_forget)
     journal.cover("probe/garbage")
 
 
-def _note(phase, information):
-    generation = information["generation"]
-    if phase == "start":
-        _started[generation] = now(), generation == FULL and _is_asked_for()
-        return
-    start, is_requested = _started.pop(generation, (None, False))
-    if start is not None:
-        frame = _getframe().f_back if is_requested else None
-        guard.run("garbage", _finish, frame, start, now() - start, generation)
+def _write_noted():
+    """Write the collections that have ended."""
+    while _noted:
+        place, moment, thread, started, stopped = _noted.popleft()
+        if started:
+            _begun[:] = place, moment, thread
+        elif stopped and _begun:
+            place, start, thread = _begun
+            del _begun[:]
+            _add(start, moment - start, thread, stopped["generation"], place)
 
 
-def _is_asked_for():
-    """Return whether the program, not Python, started the full collection."""
-    # Up to 3.13 Python starts one only beyond the last threshold, 3.14 none at all: its last count and threshold are 0.
-    return get_count()[FULL] <= get_threshold()[FULL]
+_write = guard.protect("garbage", _write_noted)
 
 
-def _finish(frame, start, duration, generation):
-    name = journal.text("gc") if frame is None else label("gc", frame)
-    journal.span(start, duration, generation, name, journal_format.GC)
+def _add(start, duration, thread, generation, place):
+    name = source_lines.label_of("gc", *place)
+    thread = journal.threads.get(thread) or journal.add_thread(thread)
+    is_summed = journal.summing and start >= journal.sums.get(journal.BEGIN, 0)
+    if is_summed and not (generation == FULL and journal.plan.keep_rare()):
+        journal.add_to_sum(journal.sums, (journal_format.GC, name, thread), 1, duration)
+    else:
+        journal.put(start, duration, generation, name, thread, journal_format.GC)
 
 
 def stop():
-    """Stop recording: while Python shuts down, what the callback needs may be gone."""
-    if _note in gc.callbacks:
-        gc.callbacks.remove(_note)
+    """Stop recording."""
+    gc.callbacks[:] = [each for each in gc.callbacks if not any(each is mine for mine in _callbacks)]
+    _write()
+
+
+def _forget():
+    """Forget the parent's collections, in the child of a fork."""
+    _noted.clear()
+    _begun.clear()

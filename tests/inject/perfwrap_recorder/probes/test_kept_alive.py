@@ -79,3 +79,38 @@ print([name for name in sorted(set(born)) if born.count(name) != gone.count(name
 
 def test_all_that_a_program_lets_go_of_is_gone(train, run_bare) -> None:
     assert train(PROGRAM).stdout == run_bare("import torch\ntorch.set_num_threads(1)\n" + PROGRAM)
+
+
+def test_a_local_that_is_deleted_is_gone_at_once(train, run_bare) -> None:
+    """Up to Python 3.12, reading the variables of a running frame would keep them until it ends."""
+    program = """
+class Large:
+    def __del__(self): print("gone")
+class Mine(torch.utils.data.DataLoader):
+    def __init__(self, data):
+        large = Large()
+        super().__init__(data)
+        del large
+        print("made")
+class Trainer:
+    def __init__(self, options):
+        large = Large()
+        self.loader = Mine([1, 2]) if options else torch.utils.data.DataLoader([1, 2])
+        del large
+        print("deleted")
+        model = torch.nn.Linear(1, 1)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        for batch in self.loader:
+            large = Large()
+            model(batch.float()[:, None]).sum().backward()
+            optimizer.step()
+            del large
+            print("stepped")
+Trainer(False)
+Trainer(True)
+"""
+    done = train(program)
+    assert done.stdout == run_bare("import torch\n" + program)
+    assert done.stdout.splitlines()[:2] == ["gone", "deleted"]
+    places = [done.journal.facts[f"loader/{number}/created"].split("\x1f")[1:] for number in (1, 2)]
+    assert places[0] == places[1], "the line that made the loader, not the one in its own class"

@@ -152,6 +152,7 @@ SILENT = {
     "cell_numbers": "there is no notebook",
     "compiler": "it records nothing by itself",
     "stored_functions": "it records nothing",
+    "process_ends": "it records nothing",
     "window": "it was not requested",
     "sampler": "it was not requested",
     "gpu_time": "it needs a GPU",

@@ -324,3 +324,32 @@ before = checksums.checksum(torch, large)
 large[-1] = 1
 assert before[0] != checksums.checksum(torch, large)[0] and before[1] > 4 << 20
 """)
+
+
+def test_indices_that_become_other_things_than_integers_are_left_alone(train, run_bare) -> None:
+    """A sampler may yield pairs or iterators after batches of integers, also while detail is paused."""
+    program = """
+class Index:
+    def __init__(self, number): self.number = number
+    def __hash__(self): raise SystemExit("the hash is the program's own")
+class Data(torch.utils.data.Dataset):
+    def __len__(self): return 100_000
+    def __getitem__(self, index):
+        return torch.ones(2) * (index if type(index) is int else sum(index) if type(index) is list else index.number)
+class Batches:
+    def __init__(self, make): self.make = make
+    def __iter__(self):
+        for number in range(1_000): yield [number * 49, number * 7]
+        for number in range(500): yield self.make(number)
+for make in (lambda n: [[n, 1], [2, 3]], lambda n: map(int, ["1", "2"]), lambda n: [Index(n)], lambda n: (n, n)):
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 1e-6)
+    steps = 0
+    for batch in torch.utils.data.DataLoader(Data(), batch_sampler=Batches(make)):
+        optimizer.zero_grad()
+        model(batch).sum().backward()
+        optimizer.step()
+        steps += 1
+    print(steps, batch)
+"""
+    assert train(program).stdout == run_bare("import torch\n" + program)
