@@ -16,10 +16,10 @@ import atexit
 import gc
 import sys
 from _functools import partial
-from _operator import attrgetter, itemgetter, le, methodcaller
+from _operator import attrgetter, itemgetter, le
 from _thread import get_ident
 from collections import deque
-from itertools import count, repeat
+from itertools import chain, count, repeat, starmap
 from types import SimpleNamespace
 
 from perfwrap_recorder import guard, journal_format
@@ -35,32 +35,40 @@ MAX_NOTED = 4096
 NAME = "co_qualname" if sys.version_info >= (3, 11) else "co_name"
 NOWHERE = SimpleNamespace(f_code=SimpleNamespace(**{"co_filename": "", NAME: ""}), f_lineno=0)
 """In place of a frame; a thread may collect garbage without one."""
+NO_PLACE = "", 0, ""
+"""File, line and function of a collection that Python itself has started."""
 
 _given = {}  # phase -> information, of the call that runs
-_noted = deque(maxlen=MAX_NOTED)  # a note for each call, and an empty one
+_noted = deque(maxlen=MAX_NOTED)  # a note for each call
 _begun = []  # the note of the collection that runs
 
 
 def _note_in_c():
     """Return the two functions, to be called one after the other."""
-    is_asked_for = zip(  # noqa: B905 - Python 3.8
-        map(itemgetter("generation"), map(_given.get, repeat("start"), repeat({"generation": None}))),
-        # Up to 3.13 Python starts a full one only beyond the last threshold, 3.14 none at all: both are 0 there.
-        map(le, *[map(itemgetter(FULL), iter(each, NOWHERE)) for each in (gc.get_count, gc.get_threshold)]),
-    )
+    nowhere = repeat(NO_PLACE)
     # Not _getframe, which fails without a frame, as in atexit.register(gc.collect). All threads' frames are asked for
     # only then: up to 3.11 other collections may begin while Python holds the lock that this takes.
-    own_frame = map(dict.get, iter(sys._current_frames, None), iter(get_ident, None), repeat(NOWHERE))
-    frame_of, no_frame = {(FULL, True): partial(next, own_frame)}, partial(next, repeat(NOWHERE))
-    frames = map(methodcaller("__call__"), map(frame_of.get, is_asked_for, repeat(no_frame)))
-    notes = zip(  # noqa: B905 - Python 3.8
-        map(attrgetter("f_code.co_filename", "f_lineno", "f_code." + NAME), frames),
-        *[iter(each, NOWHERE) for each in (now, get_ident)],  # without end
-        *[iter(partial(_given.pop, phase, None), NOWHERE) for phase in PHASES],
+    frames = map(dict.get, _calls(sys._current_frames), _calls(get_ident), repeat(NOWHERE))
+    own = map(attrgetter("f_code.co_filename", "f_lineno", "f_code." + NAME), frames)
+    # Up to 3.13 Python starts a full one only beyond the last threshold, 3.14 none at all: both are 0 there.
+    is_asked_for = map(
+        le, *[map(itemgetter(FULL), _calls(each)) for each in (gc.get_count, gc.get_threshold)]
     )
-    # Numbers for ``min`` to compare: it calls this for both of its arguments, of which it needs none.
-    note = partial(next, zip(count(), map(_noted.append, notes)))  # noqa: B905 - Python 3.8
-    return _given.__setitem__, partial(min, key=note)
+    of_full = map(next, map({True: own}.get, is_asked_for, repeat(nowhere)))
+    generations = map(
+        itemgetter("generation"), map(_given.get, repeat("start"), repeat({"generation": None}))
+    )
+    places = map(next, map({FULL: of_full}.get, generations, repeat(nowhere)))
+    given = [_calls(_given.pop, phase, None) for phase in PHASES]
+    notes = zip(places, _calls(now), _calls(get_ident), *given)  # noqa: B905 - Python 3.8
+    # ``min`` calls its key for both of its arguments, of which it needs none: the first time it notes.
+    both = zip(zip(count(), map(_noted.append, notes)), repeat((0,)))  # noqa: B905 - Python 3.8
+    return _given.__setitem__, partial(min, key=partial(next, chain.from_iterable(both)))
+
+
+def _calls(function, *arguments):
+    """Return an iterator without end that calls a function."""
+    return starmap(function, repeat(arguments))
 
 
 _callbacks = _note_in_c()
