@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from perfwrap.diagnosis.engine import diagnose
 from perfwrap.diagnosis.model import Diagnosis
+from perfwrap.journal_format import SPANS
+from perfwrap.measures.account.what_if import with_margin
 from perfwrap.rules import RULES
 from perfwrap.rules.data_loading import data_loader_single_process
 from perfwrap.rules.model import Clear, Finding, Location, NotChecked, Option, Rule, Scope, rule_id
@@ -191,7 +193,7 @@ def test_what_is_left_of_a_finding_keeps_its_own_part(run: Any) -> None:
     left = diagnosis.findings[1]
     assert left.rule == "second"
     assert left.share == pytest.approx(0.25, abs=0.01)
-    assert left.saving == pytest.approx((0.75, 1.0), abs=0.01)
+    assert left.saving == pytest.approx(with_margin((0.75, 1.0)), abs=0.01)
 
 
 def good_end(line: int | None) -> Finding:
@@ -511,3 +513,16 @@ def test_unknown_rules_and_thresholds_are_errors(run: Any) -> None:
         diagnose(run.read(), thresholds={"gc_pauses": {"min_reported_share": 0.1}})
     with pytest.raises(TypeError, match="reported_share"):
         diagnose(run.read(), thresholds={"gc_pause": {"reported_share": 0.1}})
+
+
+@pytest.mark.parametrize(("name", "verdict"), [("SGD#1", "unknown"), ("SGD#2", "healthy")])
+def test_steps_of_one_optimizer_in_several_threads_give_no_verdict(run: Any, name: str, verdict: str) -> None:
+    journal = write(run, threads=2)
+    for number in range(10):
+        journal.record(
+            SPANS["OPTIMIZER"], 1_000 * MS + number, 1, 0, f"{name}\x1ftrain.py\x1f30\x1fstep", thread=1
+        )
+    found = diagnose(run.read(), (rule("small", list),)).verdict
+    assert found.id == verdict
+    if verdict == "unknown":
+        assert "10 of 50 steps of the same optimizers ran in 1 other thread" in found.sentence

@@ -16,6 +16,7 @@ from perfwrap.measures.main_trainer import find_main_trainer
 from perfwrap.measures.ranks.rank_skew import Skew
 from perfwrap.measures.run.attached import Attached, find_attached
 from perfwrap.measures.steps.enough import MANY, MIN_IMPORTED, NEEDED, TOO_VARIED, are_enough
+from perfwrap.measures.steps.other_threads import find_steps_elsewhere
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import find_trainers
 from perfwrap.rules.needs import why_missing
@@ -55,6 +56,13 @@ def reason_to_abstain(evidence: Evidence, account: Mapping[str, int]) -> str:
             f"only {units.counted(steps.steady, 'steady step')} after "
             f"{units.counted(steps.warm_up_steps, 'warm-up step')}; a verdict needs "
             f"{needed}. {_how_to_get_more_steps(evidence)}"
+        )
+    elsewhere = evidence.get(find_steps_elsewhere, main)
+    if elsewhere is not None:
+        threads = units.counted(elsewhere.threads, "other thread")
+        return (
+            f"{units.count(elsewhere.elsewhere)} of {units.counted(elsewhere.all, 'step')} of the same optimizers ran "
+            f"in {threads}, and the figures are those of one thread."
         )
     return evidence.get(why_missing, "phases") or _contradicted(evidence.get(find_contradiction, main))
 
