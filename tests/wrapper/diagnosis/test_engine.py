@@ -520,7 +520,7 @@ def test_steps_of_one_optimizer_in_several_threads_give_no_verdict(run: Any, nam
     journal = write(run, threads=2)
     for number in range(10):
         journal.record(
-            SPANS["OPTIMIZER"], 1_000 * MS + number, 1, 0, f"{name}\x1ftrain.py\x1f30\x1fstep", thread=1
+            SPANS["OPTIMIZER"], 1_000 * MS + number, 1, 0, f"{name}\x1ftrain.py\x1f30\x1fstep", thread=2
         )
     found = diagnose(run.read(), (rule("small", list),)).verdict
     assert found.id == verdict
