@@ -33,8 +33,8 @@ from perfwrap_recorder.dataflow import (
     unseen_reads,
     watched_operations,
     window_obstacles,
+    window_plan,
 )
-from perfwrap_recorder.dataflow.window_plan import BARE_STEPS, FIRST_STEPS, GAP_STEPS, Plan
 from perfwrap_recorder.gpu import devices
 from perfwrap_recorder.instrumenting import instrument
 from perfwrap_recorder.journal import journal, step_ends, switching
@@ -67,7 +67,7 @@ def is_over():
 
 def _install(torch):
     global _plan
-    _plan = Plan()
+    _plan = window_plan.Plan()
     reason = window_obstacles.find_lack(torch)
     if reason:
         _end(reason)
@@ -143,7 +143,7 @@ def _begin_again(torch, plan):
         _give_up(torch, plan, "steps end at another place now")
     if plan.written >= WINDOWS:
         plan.is_over = False
-    plan.written, plan.moments, plan.next_at, plan.thread = 0, [], FIRST_STEPS, 0
+    plan.written, plan.moments, plan.next_at, plan.thread = 0, [], window_plan.FIRST_STEPS, 0
 
 
 def _go_on(torch, plan, moment, is_step):
@@ -279,7 +279,7 @@ def _close(torch, plan):
         return
     _cover(watched.opened, plan.closed, "operations of steps %d to %d: %s" % (last - STEPS + 1, last, name))
     plan.written += 1
-    plan.next_at = journal.count_steps() + GAP_STEPS
+    plan.next_at = journal.count_steps() + window_plan.GAP_STEPS
     if plan.written >= WINDOWS:
         _end("")
 
@@ -309,7 +309,7 @@ def _forget(plan):
 
 def _retry(plan, reason):
     plan.tries_left -= 1
-    plan.next_at = journal.count_steps() + BARE_STEPS
+    plan.next_at = journal.count_steps() + window_plan.BARE_STEPS
     if plan.tries_left <= 0:
         _end(reason)
 

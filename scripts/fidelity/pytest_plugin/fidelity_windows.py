@@ -36,7 +36,7 @@ def _open():
     if plan is None:
         return None, "perfwrap runs without --inspect"
     windows.STEPS = sys.maxsize  # the end of a test closes it
-    plan.tries_left, plan.written, plan.is_over = windows.MAX_TRIES, 0, False
+    plan.tries_left, plan.written, plan.is_over = windows.window_plan.MAX_TRIES, 0, False
     reason = "a window is open" if plan.is_open else windows.window_obstacles.find_reason(torch)
     if reason:
         return None, reason

@@ -63,6 +63,7 @@ def test_the_manifest_of_a_finished_run_is_complete(wrap: Any, tmp_path: Path) -
             "writes": False,
             "values_seed": None,
             "perturbation": 0,
+            "seconds": 0.0,
         },
         "inspect": False,
         "overlay": [],

@@ -271,7 +271,8 @@ def _finish_start(loader, iterator, start, duration, frame):
     _note_beginning(iterator)
     fetcher = static_access.own(iterator).get("_dataset_fetcher")
     if fetcher is not None and name != MORE:
-        guard.run("unchanged_items", unchanged_items.watch, fetcher, name)
+        sampler = static_access.own(iterator).get("_index_sampler")
+        guard.run("unchanged_items", unchanged_items.watch, fetcher, name, sampler)
     if at_start is not None:
         at_start(name, iterator)
     workers = static_access.own(iterator).get("_workers")

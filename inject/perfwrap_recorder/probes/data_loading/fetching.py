@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import atexit
 from _functools import partial
-from _operator import is_not
 from _thread import get_ident
 from _weakref import ref
 from types import FunctionType, MethodType
@@ -47,16 +46,11 @@ WRAPPERS = {
 INDEX = "possibly_batched_index"
 """The parameter of ``fetch`` with the indices of the samples."""
 
-IS_WANTED = (
-    "{kind} not in _perfwrap_paused or id(self) in _perfwrap_watched and type({index}) is list"
-    " and not any(map(_perfwrap_is_not, map(type, {index}), _perfwrap_ints))"
-    " and not _perfwrap_watched.get(id(self), _perfwrap_nothing)[1]({index})"
-).format(kind=FETCH, index=INDEX)
-"""Whether a call of ``fetch`` is recorded: not while detail is paused, unless items of the batch are checked.
-
-Only lists of integers are searched: an iterator would be used up, and indices may be unhashable or have a hash of their
-own.
-"""
+IS_WANTED = "%d not in _perfwrap_paused or not _perfwrap_watched.get(id(self), _perfwrap_nothing)[1](%s)" % (
+    FETCH,
+    INDEX,
+)
+"""Whether a call of ``fetch`` is recorded: not while detail is paused, unless items of the batch are checked."""
 
 sample_times = SampleTimes()
 _in_worker = []  # one token in a DataLoader's worker
@@ -79,8 +73,6 @@ def install(torch):
     known = {
         "_perfwrap_watched": unchanged_items.fetchers,
         "_perfwrap_nothing": unchanged_items.NOTHING,
-        "_perfwrap_is_not": is_not,
-        "_perfwrap_ints": unchanged_items.INTS,
     }
     fetchers = torch.utils.data._utils.fetch
     for kind in ("_MapDatasetFetcher", "_IterableDatasetFetcher"):

@@ -15,8 +15,6 @@ While detail is paused, ``fetching.py`` asks the table ``fetchers`` in C whether
 from __future__ import annotations
 
 import sys
-from _operator import is_not
-from itertools import repeat
 from time import thread_time_ns
 
 from perfwrap_recorder import static_access
@@ -40,9 +38,6 @@ IN_WORKER = "worker"
 NOTHING = None, id
 """The entry of a fetcher that is not watched: its function says of any batch that nothing in it is chosen."""
 
-INTS = repeat(int)
-"""To compare with the types of indices."""
-
 fetchers = {}  # id of a fetcher -> (weak reference, function(indices): true if none of them is chosen, Watched)
 _watched = {}  # name of a loader -> Watched
 _torch = []  # the module, once it is imported
@@ -52,10 +47,12 @@ _spent = [0]  # CPU time of all checks so far
 class Watched:
     """The items of one loader in this process."""
 
-    __slots__ = ("chosen", "is_known", "largest", "name", "seen", "size")
+    __slots__ = ("chosen", "is_known", "is_sure", "largest", "name", "seen", "size")
 
-    def __init__(self, name):
+    def __init__(self, name, is_sure):
         self.name = name
+        self.is_sure = is_sure
+        """Whether all its indices are integers: torch's own samplers make them, or they came to a worker."""
         self.is_known = False
         """Whether it is known that its items are fetched by integers."""
         self.chosen = set()
@@ -104,13 +101,13 @@ def chosen_below(size):
     return {number * step % size for number in range(CHOSEN)}
 
 
-def watch(fetcher, name):
-    """Watch the items that a fetcher makes for a loader."""
+def watch(fetcher, name, sampler=None):
+    """Watch the items that a fetcher makes for a loader with that sampler of batches, or in a worker without it."""
     watched = _watched.get(name)
     if watched is None:
         if len(_watched) >= MAX_WATCHED:
             return None
-        watched = _watched[name] = Watched(name)
+        watched = _watched[name] = Watched(name, name == IN_WORKER or _is_torchs(sampler))
     if watched.chosen is None or not weak_table.note(fetchers, fetcher, MAX_FETCHERS, id, watched):
         return None
     if watched.is_known:
@@ -128,7 +125,7 @@ def look(fetcher, indices, is_worker):
         watched = known[2]
     if watched is None or watched.chosen is None or not indices or _compiles_frames(_torch[0]):
         return None
-    if any(map(is_not, map(type, indices), INTS)):
+    if type(indices) is not list or any(type(each) is not int for each in indices):
         _give_up(watched)
         return None
     if not watched.is_known:
@@ -199,8 +196,18 @@ def _check_item(watched, index, item, has_moved):
 
 
 def _ask_about(fetcher, watched):
-    key = id(fetcher)
-    fetchers[key] = fetchers[key][0], watched.chosen.isdisjoint, watched
+    """Check items while detail is paused, too, where no index is one of the program's own making."""
+    if watched.is_sure:
+        key = id(fetcher)
+        fetchers[key] = fetchers[key][0], watched.chosen.isdisjoint, watched
+
+
+def _is_torchs(sampler):
+    """Return whether torch's own classes choose the indices of batches: lists of integers."""
+    inner = static_access.own(sampler).get("sampler")
+    return all(
+        static_access.module_of(type(each)).startswith("torch.utils.data.") for each in (sampler, inner)
+    )
 
 
 def _give_up(watched):

@@ -19,12 +19,12 @@ CONVERTS = "ignore_compile_internals" in MODE_CODE.read_text(encoding="utf-8")
 
 INSPECT = """
 from perfwrap_recorder.dataflow import operation_mode, operation_windows, tensor_values, unseen_reads
-from perfwrap_recorder.dataflow import watched_operations, window_obstacles
+from perfwrap_recorder.dataflow import watched_operations, window_obstacles, window_plan
 from perfwrap_recorder.journal import thinning
 thinning.may_pause = False
 windows = operation_windows
-windows.FIRST_STEPS, windows.GAP_STEPS, windows.BARE_STEPS, windows.MAX_WAITED_STEPS = 4, 4, 4, 0
-windows.RANKS_FIRST_STEPS = 4
+window_plan.FIRST_STEPS = window_plan.GAP_STEPS = window_plan.BARE_STEPS = window_plan.RANKS_FIRST_STEPS = 4
+window_plan.MAX_WAITED_STEPS = 0
 """
 """Windows of the steps 5 to 7 and 12 to 14."""
 
