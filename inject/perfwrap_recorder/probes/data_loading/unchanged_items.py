@@ -14,11 +14,11 @@ While detail is paused, ``fetching.py`` asks the table ``fetchers`` in C whether
 
 from __future__ import annotations
 
-import sys
 from time import thread_time_ns
 
 from perfwrap_recorder import static_access
 from perfwrap_recorder.clock import now
+from perfwrap_recorder.instrumenting.compiling import compiles_frames
 from perfwrap_recorder.journal import journal
 from perfwrap_recorder.program import checksums, tensor_access, weak_table
 
@@ -123,7 +123,7 @@ def look(fetcher, indices, is_worker):
         watched = watch(fetcher, IN_WORKER) if is_worker else None
     else:
         watched = known[2]
-    if watched is None or watched.chosen is None or not indices or _compiles_frames(_torch[0]):
+    if watched is None or watched.chosen is None or not indices or compiles_frames(_torch[0]):
         return None
     if type(indices) is not list or any(type(each) is not int for each in indices):
         _give_up(watched)
@@ -148,14 +148,6 @@ def look(fetcher, indices, is_worker):
     if states is tensor_access.LATER:
         return None
     return Look(watched, places, len(indices), states)
-
-
-def _compiles_frames(torch):
-    """Return whether Dynamo compiles the functions that this thread calls: it would count those of a check, too."""
-    if "torch._dynamo" not in sys.modules:
-        return False
-    ask = getattr(getattr(torch._C._dynamo, "eval_frame", None), "get_eval_frame_callback", None)
-    return ask is None or ask() is not None
 
 
 def check(looked, data):

@@ -24,6 +24,7 @@ from types import SimpleNamespace
 
 from perfwrap_recorder import guard, journal_format
 from perfwrap_recorder.clock import now
+from perfwrap_recorder.instrumenting.compiling import compiles_frames
 from perfwrap_recorder.journal import journal
 from perfwrap_recorder.program import source_lines
 
@@ -84,8 +85,14 @@ def install(_):
     journal.cover("probe/garbage")
 
 
+def _write():
+    """Write the collections that have ended, unless Dynamo would look at the functions that this calls."""
+    torch = sys.modules.get("torch")
+    if torch is not None and not compiles_frames(torch):
+        guard.run("garbage", _write_noted)
+
+
 def _write_noted():
-    """Write the collections that have ended."""
     while _noted:
         place, moment, thread, started, stopped = _noted.popleft()
         if started:
@@ -94,9 +101,6 @@ def _write_noted():
             place, start, thread = _begun
             del _begun[:]
             _add(start, moment - start, thread, stopped["generation"], place)
-
-
-_write = guard.protect("garbage", _write_noted)
 
 
 def _add(start, duration, thread, generation, place):
