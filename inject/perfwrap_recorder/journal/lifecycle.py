@@ -184,7 +184,8 @@ def _next_limit():
 
 
 def flush():
-    """Write what was counted in paused detail, and end it: the process ends, too, and may step until then."""
+    """Write what was counted in paused detail, and pause no more: the process ends, too, and may step until then."""
+    thinning.may_pause, journal.plan.cost_stride = False, 1
     if paused_detail.counting:
         switching.write_tallies()
         paused_detail.end()
