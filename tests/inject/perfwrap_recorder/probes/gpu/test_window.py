@@ -123,6 +123,7 @@ def test_without_a_gpu_there_is_none_by_default(train) -> None:
     assert not list(done.run_dir.glob("tools/*"))
 
 
+@pytest.mark.timing
 def test_the_worst_of_many_steps_is_kept(train) -> None:
     done = train("import time\nfor i in range(130):\n    if i == 60: time.sleep(2)\n    step()", "worst")
     assert notes(done)[0].startswith("step 61: tools/")
