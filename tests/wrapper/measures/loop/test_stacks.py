@@ -134,32 +134,11 @@ def test_the_times_of_samples_tell_long_sections_apart(run: Any, monkeypatch: py
     assert drawing.count == pytest.approx(stepping.count, abs=1), "garbage collections cut no section in two"
 
 
-@pytest.mark.parametrize(("operation", "is_reported"), [("forward", False), ("", True)])
-def test_modules_that_were_not_recorded_are_not_the_programs_own_code(
-    run: Any, monkeypatch: pytest.MonkeyPatch, operation: str, is_reported: bool
-) -> None:
-    monkeypatch.setattr(stacks, "OUTSIDE", "recorder")
-    journal = steps(run, wait=1)
-    for _ in range(STEPS):
-        journal.span("data", MS, "loader/1", 32, "train.py:20:main")
-        journal.span("forward", 4 * MS, "Net", 3, "train.py:21:main")
-        journal.span("backward", 5 * MS, "", 0, "train.py:23:main")
-        journal.span("optimizer", 1 * MS, "SGD#1", 0, "train.py:24:main")
-        journal.python(30 * MS)
-        stack(journal, 1, operation, 30, "sample", journal.now - 15 * MS)
-    evidence = Evidence(run.read())
-    trainer = evidence.get(find_main_trainer)
-    assert trainer is not None
-    answer = python_overhead.check(evidence, trainer, python_overhead.Limits())
-    assert isinstance(answer, list) == is_reported
+def is_reported(run: Any, operation: str, elsewhere: int = 0) -> bool:
+    """Return whether 30 ms of the program's own code in each step are reported, with a sample of the operation in them.
 
-
-@pytest.mark.parametrize(("elsewhere", "is_reported"), [(0, False), (3, True)])
-def test_samples_with_late_times_do_not_make_the_programs_own_code_a_module(
-    run: Any, monkeypatch: pytest.MonkeyPatch, elsewhere: int, is_reported: bool
-) -> None:
-    """Backward passes seem to be in the section, since the sampler's clock is late; all samples fit the account."""
-    monkeypatch.setattr(stacks, "OUTSIDE", "recorder")
+    ``elsewhere`` is the number of samples of the program's own code in the forward pass of each step.
+    """
     journal = steps(run, wait=1)
     for _ in range(STEPS):
         journal.span("data", MS, "loader/1", 32, "train.py:20:main")
@@ -169,12 +148,28 @@ def test_samples_with_late_times_do_not_make_the_programs_own_code_a_module(
         journal.span("backward", 5 * MS, "", 0, "train.py:23:main")
         journal.span("optimizer", 1 * MS, "SGD#1", 0, "train.py:24:main")
         journal.python(30 * MS)
-        stack(journal, 1, "backward", 23, "main", journal.now - 15 * MS)
+        stack(journal, 1, operation, 30, "sample", journal.now - 15 * MS)
     evidence = Evidence(run.read())
     trainer = evidence.get(find_main_trainer)
     assert trainer is not None
-    answer = python_overhead.check(evidence, trainer, python_overhead.Limits())
-    assert isinstance(answer, list) == is_reported
+    return isinstance(python_overhead.check(evidence, trainer, python_overhead.Limits()), list)
+
+
+@pytest.mark.parametrize(("operation", "expected"), [("forward", False), ("", True)])
+def test_modules_that_were_not_recorded_are_not_the_programs_own_code(
+    run: Any, monkeypatch: pytest.MonkeyPatch, operation: str, expected: bool
+) -> None:
+    monkeypatch.setattr(stacks, "OUTSIDE", "recorder")
+    assert is_reported(run, operation) == expected
+
+
+@pytest.mark.parametrize(("elsewhere", "expected"), [(0, False), (3, True)])
+def test_samples_with_late_times_do_not_make_the_programs_own_code_a_module(
+    run: Any, monkeypatch: pytest.MonkeyPatch, elsewhere: int, expected: bool
+) -> None:
+    """Backward passes seem to be in the section, since the sampler's clock is late; all samples fit the account."""
+    monkeypatch.setattr(stacks, "OUTSIDE", "recorder")
+    assert is_reported(run, "backward", elsewhere) == expected
 
 
 @pytest.mark.parametrize("count", [0, ENOUGH - 1])
