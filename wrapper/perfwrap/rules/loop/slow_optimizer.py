@@ -16,10 +16,11 @@ How the gain is estimated
     and AdamW of torch 2.13), 50 to 70 % for Adagrad, 30 to 75 % for SGD with small tensors; with 60,000 to 10 M
     elements and one or two threads 58 to 82 % for Adam and 13 to 76 % for Adagrad. On a GPU the gain is estimated: from
     half of the host's time in the step to nearly all of it. For a class without a fused form in torch, the lower bound
-    is no gain. For a copy of Adam, AdamW or Adagrad the fused one is assumed to take 2 to 6 ns per element (measured: 2
-    ns). With torch.compile the step of RMSprop, NAdam, RAdam, Adadelta, Adamax, ASGD and Rprop took 11 to 70 % of
-    its time (4 M and 2 M elements, one thread, beside another program); nothing is promised, since it also has to
-    compile, and other classes were not measured.
+    is no gain. For a copy of Adam, AdamW or Adagrad the fused one is assumed to take 3 to 7 µs per small tensor and 1.2
+    to 2.5 ns for each of its elements (measured: 3 to 12 µs in all), or 2 to 6 ns per element of large ones (measured:
+    2 ns). With torch.compile the step of RMSprop, NAdam, RAdam, Adadelta, Adamax, ASGD and Rprop took 11 to 70 % of its
+    time (4 M and 2 M elements, one thread, beside another program); nothing is promised, since it also has to compile,
+    and other classes were not measured.
 
 How to fix
     Pass fused=True to the optimizer (on a CPU: torch 2.4 or later), or on a GPU remove foreach=False. Use torch's
@@ -71,6 +72,10 @@ COMPILED = (0.0, 0.85)
 
 FUSED_ELEMENT_NS = (2.0, 6.0)
 """The time that torch's fused Adam takes per element, at best and at worst."""
+
+FUSED_SMALL_NS = ((3_000.0, 1.2), (7_000.0, 2.5))
+"""The time that it takes per small tensor, and in addition per element, at best and at worst (measured with 99 to 400
+tensors of 16 to 16,384 elements, 1 and 2 threads)."""
 
 
 class Limits(Struct, frozen=True):
@@ -177,6 +182,17 @@ def _saved_if_large(
     return COMPILED
 
 
+def _saved_if_small(use: OptimizerUse) -> tuple[float, float]:
+    """Return the share of a CPU's step that is saved with small tensors."""
+    name = use.kind.rpartition(".")[2]
+    least, most = FUSED_ON_CPU.get(name, FUSED_ON_CPU["Adam"])
+    if use.kind.startswith(TORCH_OPTIM) or name not in FUSED_IF_LARGE or not use.tensors or not use.elements:
+        return least, most
+    # A copy makes more or fewer passes than torch's own.
+    best_ns, worst_ns = (each * use.tensors + element * use.elements for each, element in FUSED_SMALL_NS)
+    return max(0.0, 1.0 - worst_ns / use.ns_per_step), max(0.0, min(most, 1.0 - best_ns / use.ns_per_step))
+
+
 def _can_be_fused(use: OptimizerUse) -> bool:
     """Return whether torch has a fused CPU form of it, or of one with the same name."""
     return use.kind.rpartition(".")[2] in FUSED_ON_CPU
@@ -201,9 +217,7 @@ def _finding(
     """Return the finding about one optimizer; ``large`` is the share of its step that is saved with large tensors."""
     kind, is_large = use.kind.rpartition(".")[2], large is not None
     least, most = (
-        (limits.min_launches_saved, limits.max_launches_saved)
-        if on_gpu
-        else large or FUSED_ON_CPU.get(kind, FUSED_ON_CPU["Adam"])
+        (limits.min_launches_saved, limits.max_launches_saved) if on_gpu else large or _saved_if_small(use)
     )
     best, worst = saving(step_ns, least * use.share * step_ns, most * use.share * step_ns)
     each = (
