@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.lines import Line
-from perfwrap.measures.account.what_if import without, without_measured
-from perfwrap.measures.loop.stacks import Sampled
+from perfwrap.measures.account.what_if import MOST, best_without, without
+from perfwrap.measures.loop.stacks import HotFunction, Sampled
 from perfwrap.rules.levers import Levers
 from perfwrap.rules.loop._code_sections import RESULTS, CodeSection, library_options, surroundings
 from perfwrap.rules.loop._gaps import gap_lines, gap_location
@@ -85,7 +85,11 @@ def section_finding(code: SectionCode, loop: Loop) -> Finding:
     hottest = main_function(code.sampled)
     library = main_library(hottest)
     unsure = bool(library) or code.hides_work
-    saving = without(section.share, loop.nothing) if unsure else without_measured(section.share)
+    saving = (
+        without(section.share, loop.nothing)
+        if unsure
+        else _without_most(section.share, code.sampled, hottest)
+    )
     basis = f"{units.duration(section.per_step_ns)} per step"
     return Finding(
         title=_title(code),
@@ -99,6 +103,12 @@ def section_finding(code: SectionCode, loop: Loop) -> Finding:
         confidence="inferred",
         claims=claims([section]),
     )
+
+
+def _without_most(share: float, sampled: Sampled | None, hottest: HotFunction | None) -> tuple[float, float]:
+    """Return the step-time ratios (best, worst) without a section, or most of what the named function takes of it."""
+    named = hottest.count / sampled.count if hottest and sampled else 1.0
+    return best_without(share), 1.0 - MOST * named * share
 
 
 def _title(code: SectionCode) -> str:
