@@ -37,6 +37,8 @@ class Waste(Struct, frozen=True):
     """The part of ``share`` that any fix removes, if it is smaller."""
     in_recurrence: bool = False
     """Whether other work of the same loop follows from the turn before."""
+    is_parallel: bool = False
+    """Whether modules are called one after the other on the same tensor."""
     in_backward: bool = False
     """Whether the work is that of a backward pass."""
 

@@ -15,6 +15,7 @@ from perfwrap.measures.dataflow.inspected_part import find_loop_share
 from perfwrap.measures.dataflow.late_products import find_late_products
 from perfwrap.measures.dataflow.live_operations import NOTHING_DEAD, find_dead
 from perfwrap.measures.dataflow.needless_gradients import split_by_training
+from perfwrap.measures.dataflow.parallel_layers import find_parallel_layers
 from perfwrap.measures.dataflow.read_operations import find_read
 from perfwrap.measures.dataflow.repeated_operations import find_repeated, find_repeated_backward
 from perfwrap.measures.dataflow.small_loops import find_small_loops
@@ -24,7 +25,7 @@ from perfwrap.measures.dataflow.unused_operations import find_partly_unused, fin
 from perfwrap.measures.dataflow.waste import Waste, join_alike
 from perfwrap.measures.dataflow.weight_casts import split_casts
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.loop.model_loops import find_model_loop
+from perfwrap.measures.loop.model_loops import find_any_loop, find_model_loop
 from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.coverage import DATAFLOW, notes
 from perfwrap.timeline.model import Timeline
@@ -79,7 +80,10 @@ def find_wasted_work(evidence: Evidence, trainer: Trainer) -> WastedWork | None:
         FROZEN: frozen,
         WEIGHTS: weights,
         RECAST: recast,
-        LOOP: [_at_loop(evidence, trainer, flow, waste) for waste in find_small_loops(flow, same)],
+        LOOP: [
+            _at_loop(evidence, trainer, flow, waste)
+            for waste in (*find_small_loops(flow, same), *find_parallel_layers(flow))
+        ],
         BROADCAST: join_alike(find_broadcasts(flow, same | dead)),
         LATE: find_late_products(flow, same | dead),
         SORT: find_full_sorts(flow, same | dead),
@@ -99,9 +103,10 @@ def find_wasted_work(evidence: Evidence, trainer: Trainer) -> WastedWork | None:
 def _at_loop(evidence: Evidence, trainer: Trainer, flow: Dataflow, waste: Waste) -> Waste:
     """Return a loop with the line in front that is inside of the loop in the source, if it calls the others."""
     functions = {(line.file, line.function) for line in waste.lines}
+    find_loop = find_any_loop if waste.is_parallel else find_model_loop
     for frame in flow.stack(max(waste.operations, key=flow.cost)):
         line = line_of(frame)
-        if not frame.is_installed and evidence.get(find_model_loop, trainer, line) is not None:
+        if not frame.is_installed and evidence.get(find_loop, trainer, line) is not None:
             is_named = (line.file, line.function) in functions
             return waste if is_named else replace(waste, lines=(line, *waste.lines))
     return waste

@@ -9,7 +9,7 @@ import polars as pl
 from perfwrap.measures.account.lines import Line
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.library_calls import FRAME
-from perfwrap.measures.loop.source_calls import independent_loop
+from perfwrap.measures.loop.source_calls import independent_loop, loop_around
 from perfwrap.measures.trainers import Trainer
 
 OF_A_STEP = ("data", "backward", "optimizer", "zero_grad")
@@ -21,7 +21,20 @@ def find_model_loop(evidence: Evidence, trainer: Trainer, line: Line) -> int | N
 
     A loop that gets batches, computes gradients or updates parameters is the training loop or a part of it.
     """
-    loop = independent_loop(evidence.timeline.run, line.file, line.line)
+    return _outside_steps(
+        evidence, trainer, line, independent_loop(evidence.timeline.run, line.file, line.line)
+    )
+
+
+def find_any_loop(evidence: Evidence, trainer: Trainer, line: Line) -> int | None:
+    """Return the same of any loop, also one over modules, of whose passes the operations show what they depend on."""
+    return _outside_steps(evidence, trainer, line, loop_around(evidence.timeline.run, line.file, line.line))
+
+
+def _outside_steps(
+    evidence: Evidence, trainer: Trainer, line: Line, loop: tuple[int, int] | None
+) -> int | None:
+    """Return the first line of a loop, if it is neither the training loop nor a part of it."""
     if loop is None:
         return None
     first, last = loop

@@ -158,13 +158,7 @@ def independent_loop(run: Mapping[str, Any], file: str, line: int) -> tuple[int,
     computed (layers one after the other, time steps of a recurrence), and if the loop is over functions or modules that
     it calls.
     """
-    around = [
-        node
-        for node in ast.walk(_tree_of(run, file))
-        if isinstance(node, (*REPEATED, *COMPREHENSIONS))
-        and _begin_of_passes(node) <= line <= (node.end_lineno or node.lineno)
-    ]
-    innermost = max(around, key=lambda node: node.lineno, default=None)
+    innermost = _innermost_loop(run, file, line)
     if isinstance(innermost, ast.For):
         targets = _names(innermost.target, ast.Store)
         independent = not _carries(innermost)
@@ -176,6 +170,24 @@ def independent_loop(run: Mapping[str, Any], file: str, line: int) -> tuple[int,
     if not independent or _calls_one_of(innermost, targets):
         return None
     return innermost.lineno, innermost.end_lineno or innermost.lineno
+
+
+def loop_around(run: Mapping[str, Any], file: str, line: int) -> tuple[int, int] | None:
+    """Return first and last line of the innermost for loop or comprehension around a line; None without one."""
+    loop = _innermost_loop(run, file, line)
+    is_loop = isinstance(loop, (ast.For, *COMPREHENSIONS))
+    return (loop.lineno, loop.end_lineno or loop.lineno) if loop is not None and is_loop else None
+
+
+def _innermost_loop(run: Mapping[str, Any], file: str, line: int) -> ast.stmt | ast.expr | None:
+    """Return the innermost loop, comprehension or function around a line; None without one."""
+    around = [
+        node
+        for node in ast.walk(_tree_of(run, file))
+        if isinstance(node, (*REPEATED, *COMPREHENSIONS))
+        and _begin_of_passes(node) <= line <= (node.end_lineno or node.lineno)
+    ]
+    return max(around, key=lambda node: node.lineno, default=None)
 
 
 def _begin_of_passes(node: ast.stmt | ast.expr) -> int:

@@ -3,7 +3,9 @@
 What it finds
     At least 32 calls of the same function at one line in a step, on different parts of the same tensor, with a mean
     below 120 µs, if they do not follow from each other; of a recurrence, only what does not follow from the turn
-    before. Reported from 3 % of the training loop.
+    before. Also modules that are called one after the other on the same tensor, such as the heads of an attention
+    layer: at least 12 calls of a function at one line, of which at least 4 have equal shapes and do not follow from
+    each other. Reported from 3 % of the training loop.
 
 Why it costs
     Each operation costs some microseconds of Python and dispatch, whatever its size, and again in backward. One
@@ -40,6 +42,10 @@ NEEDS = ("steady_steps", "operations")
 ALL_AT_ONCE = (
     "Compute all turns at once: index, mask or reshape the whole tensor (gather, scatter, torch.vmap)."
 )
+AS_ONE_LAYER = (
+    "Call one module for all of them: a layer with the weights of all, whose result is split (for attention: "
+    "torch.nn.functional.scaled_dot_product_attention), or torch.func.stack_module_state with torch.vmap."
+)
 FROM_RECURRENCE = (
     "Compute these for all turns at once, before or after the loop: only the rest follows from the turn before. Call "
     "torch.nn.GRU or LSTM for a whole sequence instead of one call per time step."
@@ -60,6 +66,16 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
 
 def _words(waste: Waste) -> Words:
     """Return the sentences about one waste."""
+    if waste.is_parallel:
+        return Words(
+            title=f"{SHARE} of the training loop is modules that are called one after the other on the same tensor, at "
+            f"{at(waste)}.",
+            evidence=(
+                f"Up to {waste.count} calls at {lines(waste.lines)} have equal shapes and do not depend on each other: "
+                f"{functions(waste)} ({many(waste)} with backward).",
+            ),
+            advice=AS_ONE_LAYER,
+        )
     return Words(
         title=f"{SHARE} of the training loop is a Python loop of small operations, at {at(waste)}.",
         evidence=(
