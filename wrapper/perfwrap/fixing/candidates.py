@@ -291,12 +291,14 @@ def _wanted(
                 if loader.epochs > 1:
                     trial["persistent_workers"] = True
                 yield finding.options[0], "loader_options", trial, here
+    trained_in = [without_cell(loop[0])] if loop is not None else []
     if finding.rule == "slow_optimizer" and finding.location is not None:
-        made = _lines_with(OPTIMIZER, [without_cell(finding.location.file)])
+        # The location of a copied class is its own file.
+        files = [*trained_in, without_cell(finding.location.file)]
+        made = _lines_with(OPTIMIZER, list(dict.fromkeys(files)))
         for keyword in ("fused", "foreach"):
             yield finding.options[0], "optimizer_options", {keyword: True}, made
         yield finding.options[0], "library_optimizer", {}, made
-    trained_in = [without_cell(loop[0])] if loop is not None else []
     for name, values in BY_RULE.get(finding.rule, ()):
         places = here
         if name == PARAMETERS:

@@ -5,8 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from perfwrap.journal_format import FIELD_SEPARATOR, INSTANTS
+from perfwrap.rules import stack_samples
 from perfwrap.rules.loop import slow_optimizer as rule
 from perfwrap.rules.model import Answer, Clear, Finding, Rule
+
+MS = 1_000_000
+TORCHS = "torch.optim.sgd.SGD"
 
 
 def write(
@@ -205,3 +210,17 @@ def test_too_few_steps_are_not_checked(loop: Any, diagnosis: Callable[[], Any]) 
         loop.compute(optimizer=9)
     outcome = {outcome.rule: outcome for outcome in diagnosis().outcomes}["slow_optimizer"]
     assert outcome.state == "not checked"
+
+
+@pytest.mark.parametrize(("kind", "place"), [("__main__.AdamW", "own.py:9"), (TORCHS, "train.py:24")])
+def test_the_line_of_an_own_optimizer_is_where_its_steps_take_their_time(
+    loop: Any, find: Callable[[Rule], Finding], monkeypatch: pytest.MonkeyPatch, kind: str, place: str
+) -> None:
+    # The samples in a journal are the recorder's own; here they are taken for py-spy's.
+    monkeypatch.setattr(stack_samples, "OUTSIDE", "recorder")
+    for _ in range(40):
+        label = FIELD_SEPARATOR.join(("optimizer", "own.py", "9", "AdamW.step"))
+        loop.journal.record(INSTANTS["STACK"], loop.journal.now + 12 * MS, MS, 4, label, 1)
+        loop.compute(optimizer=9)
+    write(loop, ms=9, **{"class": kind})
+    assert str(find(rule).location) == place

@@ -176,6 +176,12 @@ def sampled_outside(evidence: Evidence, trainer: Trainer) -> Sampled | None:
     return sampled(rows.filter(pl.col("track") == trainer.thread, pl.col("operation").is_null()))
 
 
+def sampled_optimizer(evidence: Evidence, trainer: Trainer) -> Sampled | None:
+    """Return the samples of optimizer steps; None with too few."""
+    rows = _inside(evidence.timeline, evidence.get(find_account, trainer))
+    return sampled(rows.filter(pl.col("track") == trainer.thread, pl.col("operation") == "optimizer"))
+
+
 def gap_samples(evidence: Evidence, trainer: Trainer, gap: PythonGap, alone: bool) -> pl.DataFrame:
     """Return the samples in one section of the program's own code; with two samplers only those of py-spy.
 

@@ -46,11 +46,13 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.facts import find_facts, torch_version
 from perfwrap.measures.loop.optimizers import FIRST_FUSED_ON_CPU, OptimizerUse, find_optimizers
 from perfwrap.measures.loop.program_calls import find_only_call
+from perfwrap.measures.loop.stacks import Sampled, sampled_optimizer
 from perfwrap.measures.models import find_models
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.levers import find_levers
 from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, Option, locate, place
 from perfwrap.rules.run import double_precision
+from perfwrap.rules.stack_samples import main_function, quote
 
 NEEDS = ("steady_steps", "options")
 
@@ -128,6 +130,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         return Clear(f"Optimizer steps take {total} of the loop; none of them is known to be slow.")
     step_ns = mean_step_ns(evidence, trainer)
     can_compile = bool(evidence.get(find_levers, trainer).compiling)
+    sampled = evidence.get(sampled_optimizer, trainer)
     return [
         _finding(
             use,
@@ -136,6 +139,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             None if on_gpu else large[use.name],
             can_compile,
             step_ns,
+            None if use.kind.startswith(TORCH_OPTIM) or len(found) > 1 else sampled,
             limits,
         )
         for use in slow
@@ -212,10 +216,15 @@ def _finding(
     large: tuple[float, float] | None,
     can_compile: bool,
     step_ns: float,
+    sampled: Sampled | None,
     limits: Limits,
 ) -> Finding:
-    """Return the finding about one optimizer; ``large`` is the share of its step that is saved with large tensors."""
-    kind, is_large = use.kind.rpartition(".")[2], large is not None
+    """Return the finding about one optimizer.
+
+    ``large`` is the share of its step that is saved with large tensors, ``sampled`` are the samples of its steps, if
+    the program can change them.
+    """
+    kind, is_large, hottest = use.kind.rpartition(".")[2], large is not None, main_function(sampled)
     least, most = (
         (limits.min_launches_saved, limits.max_launches_saved) if on_gpu else large or _saved_if_small(use)
     )
@@ -240,7 +249,10 @@ def _finding(
     return Finding(
         title=f"{SHARE} of the training loop is {kind}.step() at {place(use.where, 'one line')}, which {how}.",
         share=use.share,
-        evidence=(f"{units.duration(use.ns_per_step)} per step{each}; {made}.",),
+        evidence=(
+            f"{units.duration(use.ns_per_step)} per step{each}; {made}.",
+            *(quote(sampled, "of its steps") if hottest else ()),
+        ),
         options=_options_in_passes(kind, can_compile, (best, worst))
         if large == COMPILED
         else _options(use, made_at, kind, is_torchs, on_gpu, (best, worst)),
@@ -251,7 +263,7 @@ def _finding(
         else "compute-bound"
         if is_large
         else "python-bound",
-        location=locate(use.where),
+        location=locate(hottest.line if hottest else use.where),
         confidence="inferred",
         claims=(pl.col("operation") == "optimizer")
         & (pl.col("name") == use.name)
