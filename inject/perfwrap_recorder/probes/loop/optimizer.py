@@ -117,7 +117,7 @@ def _around(torch):
         awaiting.discard(thread)
         known = _numbers.get(id(optimizer), STRANGER)
         if known[0]() is not optimizer:
-            known = learn(optimizer) or STRANGER
+            known = learn(optimizer, frame) or STRANGER
         if known[4] and _is_inside(frame, optimizer):
             start, pair = _starts.pop(id(frame), (None, None))
             if pop and start is not None:
@@ -222,15 +222,14 @@ def _look_at_gradients():
     guard.run("unused_gradients", unused_gradients.look, sys.modules["torch"], numbered())
 
 
-def _learn(optimizer):
-    """Return (weak reference, number, name, tally) for a new optimizer, and write its facts."""
+def _learn(optimizer, frame):
+    """Return (weak reference, number, name, tally, whether steps nest) for a new optimizer, and write its facts."""
     number = min(_next_number(), MAX_OPTIMIZERS + 1)
     is_one_of_many = number > MAX_OPTIMIZERS
     name = "%s#%s" % (static_access.name_of(type(optimizer)), "more" if is_one_of_many else number)
-    # Optimizer itself has a step, which only raises.
-    nests = (
-        sum("step" in static_access.members_of(kind) for kind in static_access.mro_of(type(optimizer))) > 2
-    )
+    # Optimizer itself has a step, which only raises. A program may put one of its own into a class, around torch's.
+    owners = sum("step" in static_access.members_of(kind) for kind in static_access.mro_of(type(optimizer)))
+    nests = owners > 2 or _is_inside(frame, optimizer)
     tally = find_tally(journal_format.OPTIMIZER, name, number)
     if is_one_of_many:
         return ref(optimizer), number, name, tally, nests

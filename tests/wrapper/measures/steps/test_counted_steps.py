@@ -36,12 +36,13 @@ def cut(events: list[tuple[str, str]], edges: list[int], detail: int) -> tuple[p
             .agg(pl.len().cast(pl.Int64).alias("count"))
             .with_columns(start=pl.lit(start * 20 - 10), end=pl.lit(end * 20 - 1), rest=pl.lit(True))
         )
+    inside = {"GradScaler.step": 25}  # a scaler's step begins before the one of its optimizer
     rows = [
-        (place * 20, 10, operation, name)
+        (place * 20 - inside.get(name, 0), 10 + inside.get(name, 0), operation, name)
         for place, (operation, name) in enumerate(events)
         if not in_section[place]
     ]
-    spans = pl.DataFrame(rows, schema=["start", "duration", "operation", "name"], orient="row")
+    spans = pl.DataFrame(rows, schema=["start", "duration", "operation", "name"], orient="row").sort("start")
     empty = [pl.lit(None, kind).alias(name) for name, kind in (("file", pl.String), ("line", pl.Int32))]
     schema = {
         "operation": pl.String,
@@ -51,9 +52,8 @@ def cut(events: list[tuple[str, str]], edges: list[int], detail: int) -> tuple[p
         "end": pl.Int64,
     }
     none = pl.DataFrame(schema={**schema, "rest": pl.Boolean})
-    return spans.with_columns(*empty, pl.lit(32, pl.Int64).alias("value")), pl.concat(
-        [none, *(table.select(none.columns).cast(dict(none.schema)) for table in sums)]
-    )
+    whole = pl.concat([none, *(table.select(none.columns).cast(dict(none.schema)) for table in sums)])
+    return spans.with_columns(*empty, pl.lit(32, pl.Int64).alias("value")), whole.with_columns(*empty)
 
 
 def counted(spans: pl.DataFrame, sums: pl.DataFrame) -> tuple[int, np.ndarray]:
@@ -82,6 +82,21 @@ def test_a_section_may_begin_and_end_within_a_step(
     assert ends[-1] <= len(events) * 20
     longest = (max(len(FORMS[form](step)) for step in range(CRITICS)) + loader) * 20
     assert np.diff(ends).max() <= 3 * longest
+
+
+@pytest.mark.parametrize("skipped", [0, 7, 2], ids=["none skipped", "each 7th skipped", "each 2nd skipped"])
+@given(edges=st.lists(st.integers(0, 900), max_size=12), steps=st.integers(60, 300))
+def test_a_section_may_begin_and_end_within_the_step_of_a_scaler(
+    skipped: int, edges: list[int], steps: int
+) -> None:
+    events = []
+    for step in range(steps):
+        if skipped and step % skipped == skipped - 1:
+            events.append(("scaler_step", "GradScaler.step skipped"))
+        else:
+            events += [("optimizer", "SGD#1"), ("scaler_step", "GradScaler.step")]
+    spans, sums = cut(events, [edge for edge in edges if edge < len(events)], detail=60)
+    assert counted(spans, sums)[0] == steps
 
 
 def test_an_optimizer_that_only_sections_have_is_counted() -> None:

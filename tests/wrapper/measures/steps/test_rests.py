@@ -53,6 +53,25 @@ def shares(account: Account) -> dict[str, float]:
     return {part: pytest.approx(share, abs=0.01) for part, share in account.shares.items() if share}
 
 
+def test_epochs_without_detail_between_validations_that_never_end_are_counted(run) -> None:
+    """A loader may be asked for no more batches than there are: then its iteration has no end."""
+    journal = run.journal()
+    for epoch in range(8):
+        journal.span("loader_start", 5, "loader/1")
+        if epoch in (3, 4):
+            rest(journal)
+        else:
+            for _ in range(30):
+                step(journal)
+        journal.span("loader_start", 5, "loader/2")
+        for _ in range(3):
+            journal.span("data", 20, "loader/2", 32)
+            journal.span("forward", 16, "Net")
+        journal.span("data_end", 5, "loader/1")
+    evidence, trainer = evidence_of(run)
+    assert evidence.get(find_steps, trainer).count == 8 * 30
+
+
 @pytest.mark.parametrize("unit", [1, 10_000, 100_000_000], ids=["100ns", "1ms", "10s"])
 def test_steps_in_paused_detail_are_counted_and_have_the_shares_of_those_in_detail(run, unit: int) -> None:
     journal = run.journal()

@@ -125,16 +125,11 @@ def loop_events(spans: pl.DataFrame, summed: Flags) -> LoopEvents:
         .otherwise("operation")
         .alias("operation")
     )
-    by_line = pl.concat_str(
-        [pl.col("name").str.strip_suffix(SKIPPED), "file", pl.col("line").cast(pl.String)],
-        separator=":",
-        ignore_nulls=True,
-    )
     used = spans.filter(
         pl.col("operation").is_in((*OPTIMIZERS, *LOADER, FIRST, "backward", "forward", *USES))
     )
     rows = used.with_columns(
-        pl.when(pl.col("operation").is_in(NAMED)).then("name").otherwise(by_line).fill_null("").alias("key"),
+        pl.when(pl.col("operation").is_in(NAMED)).then("name").otherwise(caller()).fill_null("").alias("key"),
         pl.col("value").fill_null(pl.when(pl.col("operation").is_in(LOADER)).then(UNKNOWN).otherwise(0)),
         (pl.col("start") + pl.col("duration")).alias("end"),
     )
@@ -156,6 +151,12 @@ def loop_events(spans: pl.DataFrame, summed: Flags) -> LoopEvents:
         _pick(rows, *USES),
         tuple(names.to_list()),
     )
+
+
+def caller() -> pl.Expr:
+    """Return name, file and line of events; a scaler's name is the same whether or not it skipped its optimizer."""
+    name = pl.col("name").str.strip_suffix(SKIPPED)
+    return pl.concat_str([name, "file", pl.col("line").cast(pl.String)], separator=":", ignore_nulls=True)
 
 
 def is_evaluation(forward: Events) -> Flags:

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
-from perfwrap.measures.account.loop_events import Flags, Integers
+from perfwrap.measures.account.loop_events import OPTIMIZERS, Flags, Integers, caller
 from perfwrap.measures.steps.step_ends import StepEnds
 from perfwrap.measures.steps.thinned import section_edges
 
@@ -57,7 +57,7 @@ def _by_ratio(found: StepEnds, spans: pl.DataFrame, sums: pl.DataFrame) -> pl.Da
 
 
 class _Groups(Struct, frozen=True):
-    """The optimizer steps that were recorded in detail: the name and the number of the step of each, in order."""
+    """The steps of optimizers, or scalers, in detail: the name and the number of the step of each, in order."""
 
     names: tuple[str, ...]
     steps: Integers
@@ -94,21 +94,34 @@ def _exact_counts(
 ) -> tuple[Integers, pl.DataFrame] | None:
     """Return the ends of the detailed steps, and the sections with the exact number of their steps.
 
-    Possible if each whole step has exactly one step of some optimizers: then their counts are the number of steps.
-    A section may begin or end between the optimizers of one step. Such a step counts where that optimizer was, and if
-    that is in the section, the section ends with the step.
+    Possible if each whole step has exactly one step of some gradient scalers or optimizers: then their counts are the
+    number of steps. A section may begin or end between the optimizers of one step, or within the step of a scaler. Such
+    a step counts where the chosen one was, and if that is in the section, the section ends with the step.
     """
-    groups = _groups(found, spans, sums)
+    if sums.is_empty():
+        return None
+    for operation in OPTIMIZERS[::-1]:  # scalers first: a scaler may skip its optimizer
+        counts = _counts_of(operation, found, spans, sums)
+        if counts is not None:
+            return counts
+    return None
+
+
+def _counts_of(
+    operation: str, found: StepEnds, spans: pl.DataFrame, sums: pl.DataFrame
+) -> tuple[Integers, pl.DataFrame] | None:
+    """Return what ``_exact_counts`` does, by the steps of scalers or by those of optimizers."""
+    groups = _groups(operation, found, spans, sums)
     if groups is None:
         return None
     chosen = groups.one_of_each(0) or groups.one_of_each(-1)
     if not chosen:
         return None
-    optimizers = sums.filter(pl.col("operation") == "optimizer")
-    if not optimizers["name"].is_in(list(set(groups.names))).all():
+    is_counted, name = pl.col("operation") == operation, _name_of(operation)
+    if not sums.filter(is_counted).select(name.is_in(list(set(groups.names))))["name"].all():
         return None
     partial = groups.without(chosen)
-    is_one = (pl.col("operation") == "optimizer") & pl.col("name").is_in(list(chosen))
+    is_one = is_counted & name.is_in(list(chosen))
     sections = (
         sums.group_by("start", "end").agg(pl.col("count").filter(is_one).sum().cast(pl.Float64)).sort("start")
     )
@@ -120,15 +133,23 @@ def _exact_counts(
     return found.ends[~partial], sections.with_columns(pl.Series("end", reached, dtype=pl.Int64))
 
 
-def _groups(found: StepEnds, spans: pl.DataFrame, sums: pl.DataFrame) -> _Groups | None:
-    """Return the optimizer steps in detail by step; None if other operations end steps, or nothing was counted."""
-    if "optimizer" not in found.operations or sums.is_empty():
+def _name_of(operation: str) -> pl.Expr:
+    """Return what distinguishes optimizers: their names; scalers have one name, so the line that calls them."""
+    if operation == "optimizer":
+        return pl.col("name").fill_null("")
+    return caller().alias("name")
+
+
+def _groups(operation: str, found: StepEnds, spans: pl.DataFrame, sums: pl.DataFrame) -> _Groups | None:
+    """Return the steps of optimizers, or scalers, in detail; None if there are none, or other operations end steps."""
+    if operation not in found.operations:
         return None
-    stepped = spans.filter(pl.col("operation") == "optimizer").sort("start")
+    stepped = spans.filter(pl.col("operation") == operation).sort("start")
     steps = np.searchsorted(found.ends, (stepped["start"] + stepped["duration"]).to_numpy())
-    if not steps.size or steps[-1] >= found.ends.size or np.unique(steps).size != found.ends.size:
+    if not steps.size or steps[-1] >= found.ends.size:
         return None
     starts = section_edges(sums)[::2]
     after = np.zeros(found.ends.size + 1, dtype=np.bool_)
     after[np.searchsorted(found.ends, starts, side="right")] = True
-    return _Groups(tuple(stepped["name"].fill_null("").to_list()), steps, after[:-1], after[1:])
+    names = stepped.select(_name_of(operation))["name"]
+    return _Groups(tuple(names.to_list()), steps, after[:-1], after[1:])

@@ -83,7 +83,7 @@ def find_phases(events: LoopEvents) -> Phases:
     unread = _without_results(events, iteration, use, trained)
     use[unread] = UNUSED
     lone = _lone_evaluations(events, (use == EVALUATED) & (events.loader_kind == DATA) | unread)
-    return Phases(*_join(events, use == EVALUATED, lone), iteration, use)
+    return Phases(*_join(events, use, lone), iteration, use)
 
 
 def train_moments(events: LoopEvents) -> Integers:
@@ -254,12 +254,13 @@ def acting_share(events: LoopEvents, phases: Phases) -> float:
     return float((_acting(events) & ~trained)[inside].mean())
 
 
-def _join(events: LoopEvents, evaluated: Flags, lone: Flags) -> tuple[Integers, Integers, Integers]:
+def _join(events: LoopEvents, use: Integers, lone: Flags) -> tuple[Integers, Integers, Integers]:
     """Return starts, ends and keys of the phases.
 
-    Adjacent validation events are one phase if no training is between them and no loader ended.
+    Adjacent validation events are one phase if no training is between them, no loader ended, and none started that is
+    trained on: of an epoch without detail, only its start is known.
     """
-    loader, forward = events.loader, events.forward
+    loader, forward, evaluated = events.loader, events.forward, use == EVALUATED
     starts = np.concatenate([loader.start[evaluated], forward.start[lone]])
     ends = np.concatenate([_batch_ends(events, evaluated)[evaluated], forward.end[lone]])
     keys = np.concatenate([loader.key[evaluated], np.full(int(lone.sum()), -1)])
@@ -267,7 +268,8 @@ def _join(events: LoopEvents, evaluated: Flags, lone: Flags) -> tuple[Integers, 
         return starts, ends, keys
     order = np.argsort(starts, kind="stable")
     starts, ends, keys = starts[order], np.maximum.accumulate(ends[order]), keys[order]
-    batches = loader.start[~evaluated & (events.loader_kind == DATA)]
+    is_other = ~evaluated & (events.loader_kind == DATA)
+    batches = loader.start[is_other | (use == TRAINED) & (events.loader_kind == LOADER_START)]
     between = np.searchsorted(np.sort(np.concatenate([train_moments(events), batches])), starts)
     kind = np.concatenate([events.loader_kind[evaluated], np.full(int(lone.sum()), DATA)])[order]
     over = np.append(False, kind[:-1] == DATA_END)

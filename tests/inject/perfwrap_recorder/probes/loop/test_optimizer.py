@@ -161,6 +161,24 @@ Lookahead(torch.optim.SGD([parameter], lr=0.1)).step()
     assert outer.start <= inner.start and inner.duration <= outer.duration
 
 
+@pytest.mark.parametrize("before", [1, 0], ids=["torch's step is hooked", "it is not"])
+def test_a_step_that_the_program_puts_around_torchs_is_the_same_step(train, before: int) -> None:
+    """Once there was an optimizer of the class, torch has put its hooks into both steps."""
+    done = train(f"""
+def steps(number):
+    optimizer = torch.optim.SGD([parameter], lr=0.1)
+    for _ in range(number):
+        optimizer.step()
+parameter = nn.Parameter(torch.ones(2))
+parameter.grad = torch.ones(2)
+steps({before}) if {before} else None
+inner = torch.optim.SGD.step
+torch.optim.SGD.step = lambda self, closure=None: inner(self, closure)
+steps(3)
+""")
+    assert len(done.journal.of("OPTIMIZER")) == before + 3
+
+
 def test_a_scheduler_does_not_hide_the_users_line(train) -> None:
     done = train("""
 net = nn.Linear(2, 1)
