@@ -23,7 +23,7 @@ from perfwrap.fixing.candidates import Candidate
 from perfwrap.reports.terminal.difference import print_difference
 from perfwrap.shown_text import say
 
-FAST = ("--steps", "40", "--repeats", "3")
+FAST = ("--steps", "40", "--repeats", "2")
 """Options of ``perfwrap fix`` for a gain that is large and steps that are alike."""
 SCRIPT = Path(__file__).resolve().parent.parent / "demo" / "train_digits.py"
 NEEDS = {"torch": "torch", "sklearn": "scikit-learn"}

@@ -197,7 +197,7 @@ def draw_writes(skipped: int, written: Written, page: Page) -> None:
         names = ", ".join(written.changed[:MAX_FILES])
         more = len(written.changed) - MAX_FILES
         page.paragraph(
-            f"The program wrote files in its working folder: {names}"
+            f"The program wrote or removed files in its working folder: {names}"
             + (f" and {units.count(more)} more." if more > 0 else "."),
             style="yellow",
             indent=2,
