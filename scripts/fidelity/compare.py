@@ -182,9 +182,13 @@ class Notes:
         return sum(note["steps"] for note in self.notes)
 
 
-def _who(note: Mapping[str, Any]) -> tuple[str, str, str, int]:
-    """Return the identity of a process, without its pid and other parts that change from run to run."""
-    return str(note["rank"]), split(" ".join(note["argv"]))[0], note["weights"], len(note["modules"])
+def _who(note: Mapping[str, Any]) -> tuple[str, str, str, int, str]:
+    """Return the identity of a process, without its pid and other parts that change from run to run.
+
+    Workers of one kind differ in their random states alone: without these, their order is one of chance.
+    """
+    words = split(" ".join(note["argv"]))[0]
+    return str(note["rank"]), words, note["weights"], len(note["modules"]), str(note["random"])
 
 
 def compare_notes(bare: Sequence[Notes], wrapped: Notes, *keys: str) -> Outcome:

@@ -5,6 +5,7 @@
     python scripts/fidelity/torch_tests.py --sources $S/test --bare $S/bare --python PATH --perfwrap PATH
     python scripts/fidelity/torch_tests.py ... test_fx.py dynamo/test_hooks.py       only these files
     python scripts/fidelity/torch_tests.py ... --windows          with a dataflow window open in each test
+    python scripts/fidelity/torch_tests.py ... --shuffle WORD     another sample of each file
 
 The first command makes the bare runs, the second the wrapped ones. The files are listed in torch_tests.toml, with the
 number of tests of each. --sources is the folder `test` of PyTorch's sources, which this script does not download.
@@ -235,9 +236,10 @@ def reached(folder: Path) -> int:
 class Kept:
     """The bare runs of one file that are kept."""
 
-    def __init__(self, folder: Path, file: TestFile, versions: list[str]) -> None:
+    def __init__(self, folder: Path, file: TestFile, versions: list[str], shuffle: str) -> None:
         self.path = folder / file.kept
-        self.head = {"path": file.name, "sample": file.sample, "torch": versions[0], "python": versions[1]}
+        sample = f"{file.sample} {shuffle}" if file.sample and shuffle else file.sample
+        self.head = {"path": file.name, "sample": sample, "torch": versions[0], "python": versions[1]}
         self.runs: list[Tests] = []
         if self.path.exists():
             content = json.loads(self.path.read_text())
@@ -257,7 +259,7 @@ class Kept:
 
 def compare(file: TestFile, arguments: argparse.Namespace, versions: list[str]) -> Result | Tests:
     """Run one file bare, unless a bare run is kept, and wrapped; only bare if requested."""
-    kept = Kept(arguments.bare, file, versions)
+    kept = Kept(arguments.bare, file, versions, arguments.shuffle)
     if arguments.only_bare and kept.runs:
         return kept.runs[0]
     with tempfile.TemporaryDirectory(prefix="fidelity") as folder:
@@ -265,6 +267,7 @@ def compare(file: TestFile, arguments: argparse.Namespace, versions: list[str]) 
         environment = {
             "FIDELITY_TESTS": str(base / "tests.jsonl"),
             "FIDELITY_SAMPLE": str(file.sample),
+            "FIDELITY_SHUFFLE": arguments.shuffle,
             "FIDELITY_LEAVE_OUT": " ".join(file.leave_out),
             "PYTHONPATH": str(HERE / "pytest_plugin"),
         }
@@ -386,6 +389,7 @@ def main() -> int:
     parser.add_argument(
         "--windows", action="store_true", help="run `perfwrap run --inspect`, with a window open in each test"
     )
+    parser.add_argument("--shuffle", default="", help="a word that selects another sample of each file")
     parser.add_argument("--json", type=Path, help="write the differences in full into this file")
     arguments = parser.parse_args()
     if not arguments.only_bare and arguments.perfwrap is None:

@@ -3,7 +3,8 @@
 A plugin for pytest that `torch_tests.py` loads into each run, bare or wrapped, so that both are changed
 alike. Each line of the file ``FIDELITY_TESTS`` is a JSON list: the count of what was collected; the start of a test;
 or one of its phases, with its outcome, message and seconds. A run that ends in the midst of a test leaves its start
-alone. ``FIDELITY_SAMPLE`` is how many tests are kept, 0 for all: which is a matter of their names alone.
+alone. ``FIDELITY_SAMPLE`` is how many tests are kept, 0 for all: which is a matter of their names and of
+``FIDELITY_SHUFFLE`` alone.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pytest
 
 FILE = os.environ["FIDELITY_TESTS"]
 SAMPLE = int(os.environ["FIDELITY_SAMPLE"])
+SHUFFLE = os.environ["FIDELITY_SHUFFLE"]
 LEAVE_OUT = set(os.environ["FIDELITY_LEAVE_OUT"].split())
 STARTED = os.getpid()
 
@@ -32,7 +34,9 @@ def pytest_collection_modifyitems(config, items):
     _note("collected", len(items))
     kept = [item for item in items if item.nodeid not in LEAVE_OUT]
     if SAMPLE:
-        kept = sorted(kept, key=lambda item: hashlib.sha256(item.nodeid.encode()).digest())[:SAMPLE]
+        kept = sorted(kept, key=lambda item: hashlib.sha256((SHUFFLE + item.nodeid).encode()).digest())[
+            :SAMPLE
+        ]
     chosen = {id(item) for item in kept}
     config.hook.pytest_deselected(items=[item for item in items if id(item) not in chosen])
     items[:] = [item for item in items if id(item) in chosen]

@@ -110,7 +110,16 @@ def test_a_change_in_the_order_of_imports_is_found_and_the_recorders_own_modules
 ) -> None:
     def noted(*modules: str) -> Any:
         return comparing.Notes(
-            [{"rank": "", "argv": ["a.py"], "weights": "", "modules": list(modules), "steps": 0}]
+            [
+                {
+                    "rank": "",
+                    "argv": ["a.py"],
+                    "weights": "",
+                    "modules": list(modules),
+                    "steps": 0,
+                    "random": {},
+                }
+            ]
         )
 
     bare = [noted("os", "json", "numpy", "torch")] * 2
@@ -120,6 +129,16 @@ def test_a_change_in_the_order_of_imports_is_found_and_the_recorders_own_modules
     assert swapped.where == "import 1: numpy became torch"
     more = comparing.compare_imports(bare, noted("os", "json", "decimal", "numpy", "torch"))
     assert more.where == "imported in one run only: decimal"
+
+
+def test_workers_that_differ_in_their_random_numbers_alone_are_compared_in_any_order(comparing: Any) -> None:
+    def noted(*states: str) -> Any:
+        same = {"rank": "", "argv": ["a.py"], "weights": "", "modules": ["os"], "steps": 0}
+        return comparing.Notes([{**same, "random": {"torch": state}} for state in states])
+
+    bare = [noted("a", "b")] * 2
+    assert comparing.compare_notes(bare, noted("b", "a"), "random").status == "same"
+    assert comparing.compare_notes(bare, noted("b", "c"), "random").where == "torch's random state"
 
 
 def test_a_script_that_shows_its_environment_is_found_different_and_one_that_does_not_is_the_same(
