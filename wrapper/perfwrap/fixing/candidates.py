@@ -39,7 +39,7 @@ BY_RULE: dict[str, tuple[tuple[str, dict[str, Value]], ...]] = {
     "checkpoint_stall": (("background_save", {}), ("checkpoint_interval", {"every": SAVE_EVERY})),
     "debug_mode_enabled": (("debug_calls", {}),),
     "empty_cache_in_step": (("cleanup_calls", {}),),
-    "gc_pause": (("cleanup_calls", {}), ("frozen_garbage", {})),
+    "gc_pause": (("cleanup_calls", {}), ("frozen_garbage", {}), ("frozen_garbage", {"rare": True})),
     "repeated_backward": (("summed_backward", {}), ("retained_graph", {})),
     "unused_gradients": (("detached_fakes", {}), ("frozen_discriminator", {}), ("frozen_parameters", {})),
     "frozen_part_with_gradients": (("frozen_parameters", {}),),
@@ -60,7 +60,7 @@ BY_RULE: dict[str, tuple[tuple[str, dict[str, Value]], ...]] = {
 }
 """The edits of each rule at the line of its finding, and their values; the first that applies is used."""
 
-FIRST_OF_SEVERAL = ("loader_options", "cached_items", "background_save")
+FIRST_OF_SEVERAL = ("loader_options", "cached_items", "background_save", "frozen_garbage")
 """Edits after which the others for the same finding are tried, too."""
 NO_EDIT = "There is no edit for this finding."
 MIN_GAIN = 0.03

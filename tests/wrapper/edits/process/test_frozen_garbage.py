@@ -26,3 +26,8 @@ def test_an_import_is_used(apply: Callable[..., str]) -> None:
 
 def test_a_line_without_a_loop_is_refused(refuse: Callable[..., str]) -> None:
     assert "not in a loop" in refuse(NAME, "x = 1  # here\n")
+
+
+def test_full_collections_are_made_rare(apply: Callable[..., str]) -> None:
+    done = apply(NAME, "import gc\nfor x in y:\n    x()  # here\n", rare=True)
+    assert done == "+gc.collect()\n+gc.freeze()\n+gc.set_threshold(*gc.get_threshold()[:2], 1000)"

@@ -1,4 +1,8 @@
-"""Takes what exists before the training out of garbage collection: ``gc.freeze()`` before a loop. Values: none."""
+"""Takes what exists before the training out of garbage collection: ``gc.freeze()`` before a loop.
+
+Values: ``rare`` is True to run full collections only after 1,000 of the second generation instead of 10, too: objects
+that the loop makes and keeps are then visited less often. What is garbage for long is freed later.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,9 @@ import libcst as cst
 from perfwrap.edits.outcome import Edited, Refusal, Target
 from perfwrap.edits.syntax.source_tree import Source
 from perfwrap.edits.syntax.statements import Changes, module_name, with_lines
+
+RARE = 1000
+"""Collections of the second generation until a full one; Python's default is 10."""
 
 
 def edit(source: Source, target: Target) -> Edited:
@@ -26,5 +33,11 @@ def edit(source: Source, target: Target) -> Edited:
     gc = module_name(source, "gc", changes)
     if loop in changes:
         raise Refusal("The loop is the first statement of the file.")
-    changes[loop] = with_lines(source, loop, [f"{gc}.collect()", f"{gc}.freeze()"], [])
-    return Edited(source.replaced(changes), f"Call gc.freeze() before the loop at line {source.line(loop)}.")
+    lines = [f"{gc}.collect()", f"{gc}.freeze()"]
+    rare = ""
+    if target.values.get("rare"):
+        lines.append(f"{gc}.set_threshold(*{gc}.get_threshold()[:2], {RARE})")
+        rare = " and make full collections 100 times as rare"
+    changes[loop] = with_lines(source, loop, lines, [])
+    where = f"before the loop at line {source.line(loop)}"
+    return Edited(source.replaced(changes), f"Call gc.freeze(){rare} {where}.")
