@@ -92,7 +92,8 @@ def test_a_gain_becomes_a_patch_that_applies_and_no_file_is_touched(
     assert (folder / "train.py").stat().st_mtime_ns == before.st_mtime_ns
     assert sorted(path.name for path in folder.iterdir()) == ["metrics.csv", "train.py"]
     assert document["written"] == ["metrics.csv"]
-    assert "The program wrote or removed files in its working folder: metrics.csv." in " ".join(done.stdout.split())
+    printed = " ".join(done.stdout.split())
+    assert "The program wrote or removed files in its working folder: metrics.csv." in printed
     assert "Your files were not changed" in done.stdout
     assert "num_workers=" in (out / "pull-request.md").read_text()
     for command in (["git", "apply"], ["patch", "-p1", "-i"]):
