@@ -7,7 +7,7 @@ import polars as pl
 from perfwrap.timeline.model import Timeline
 
 RECORDER = "recorder"
-"""``what`` of the coverage row of each recorded process."""
+"""``what`` of the coverage row of each recorded process, and the source of what perfwrap's recorder wrote."""
 
 WINDOW = "torch_profiler"
 """``what`` of the rows that say when torch.profiler recorded a process for perfwrap, or why it did not."""

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from perfwrap.journal_format import FIELD_SEPARATOR, INSTANTS
 from perfwrap.rules.data_loading import too_many_workers as rule
 from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Rule
 
@@ -35,6 +36,18 @@ def test_workers_with_one_thread_each_are_clear(loop: Any, ask: Callable[[Rule],
     write(loop, threads=3)
     loop.cores(2, runnable=8)
     assert isinstance(ask(rule), Clear)
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_the_thread_that_samples_stacks_is_perfwraps_own(
+    loop: Any, ask: Callable[[Rule], Answer], sampled: bool
+) -> None:
+    write(loop, threads=4)
+    loop.cores(2, runnable=8)
+    if sampled:
+        label = FIELD_SEPARATOR.join(("forward", "net.py", "9", "forward"))
+        loop.journal.record(INSTANTS["STACK"], loop.journal.now, 1_000_000, 4, label, 1)
+    assert isinstance(ask(rule), Clear) == sampled
 
 
 def test_threads_that_do_not_want_to_run_at_once_are_clear(loop: Any, ask: Callable[[Rule], Answer]) -> None:

@@ -10,6 +10,7 @@ from perfwrap.measures.data_loading.batch_making import SampleTimes, sample_time
 from perfwrap.measures.data_loading.loaders import LoaderUse
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
+from perfwrap.timeline.coverage import RECORDER
 from perfwrap.timeline.lookup import mean_over, track_samples
 from perfwrap.timeline.model import Timeline
 
@@ -34,7 +35,7 @@ class WorkerState(Struct, frozen=True):
     """The share of samples in which it waited for a disk or a network file system."""
     read_bytes_per_s: float | None
     threads: float | None
-    """Number of operating system threads."""
+    """Number of operating system threads, without perfwrap's own."""
     lock_share: float | None = None
     """The share of samples in which it waited for a lock of another process; None if unknown."""
 
@@ -82,6 +83,9 @@ def _state(
     def mean(metric: str) -> float | None:
         return mean_over(track_samples(timeline, process, metric), account.start, account.end)
 
+    threads = mean("threads")
+    if threads is not None and RECORDER in timeline.stacks["source"]:
+        threads -= 1.0  # the recorder's own, which samples stacks
     return WorkerState(
         process=process,
         batches=fetches.len(),
@@ -92,8 +96,8 @@ def _state(
         running_share=mean("running_share"),
         disk_wait_share=mean("disk_wait_share"),
         read_bytes_per_s=mean("read_bytes_per_s"),
-        threads=mean("threads"),
-        lock_share=_lock_share(mean("file_lock_wait_share"), mean("lock_wait_share"), mean("threads")),
+        threads=threads,
+        lock_share=_lock_share(mean("file_lock_wait_share"), mean("lock_wait_share"), threads),
     )
 
 

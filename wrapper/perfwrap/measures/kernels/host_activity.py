@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from perfwrap.measures.account.intervals import Intervals, union, without
 from perfwrap.measures.trainers import TRAINING_SIGNS
+from perfwrap.timeline.coverage import RECORDER
 from perfwrap.timeline.model import Timeline
 
 ALLOCATION = (
@@ -21,8 +22,6 @@ WAITING = (
     r"|sleep|clock_nanosleep|read|readv|recv|recvfrom|recvmsg|accept|waitpid|wait4|connect)"
 )
 """System calls in which a thread waits."""
-RECORDER = "recorder"
-"""The source of what perfwrap's recorder wrote."""
 LOADER = r"^enumerate\(DataLoader\)#"
 """The name of the range in which PyTorch's DataLoader waits for a batch."""
 

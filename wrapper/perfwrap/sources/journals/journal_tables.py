@@ -73,7 +73,7 @@ class JournalTables:
     @property
     def source(self) -> str:
         """Who wrote the rows."""
-        return "monitor" if self.role == "monitor" else "recorder"
+        return "monitor" if self.role == "monitor" else RECORDER
 
     def _process(self, own: dict[str, str]) -> int:
         """Create the track of the process."""
@@ -282,8 +282,7 @@ class JournalTables:
         self._cover_thinning(last)
         ended = self._of("END").size > 0
         note = None if ended else "ended without closing its journal: it was killed, or called os._exit"
-        what = "monitor" if self.role == "monitor" else RECORDER
-        self._cover(what, self.header.monotonic, last, note, self._journal.torn)
+        self._cover(self.source, self.header.monotonic, last, note, self._journal.torn)
         for note in self._journal.notes:
             self._note(note)
 
