@@ -29,6 +29,24 @@ def test_a_loop_over_rows_is_found(inspect: Inspect, find: Find) -> None:
     assert finding.evidence[1] == "Called from train.py:20."
 
 
+def heads(step: Step) -> None:
+    x = step.batch(8, 8)
+    where = ("net.py:8 forward", "net.py:20 forward", "train.py:20 main")
+    made = [step.call("mm", x, step.old(f"weight {number}"), line=where) for number in range(16)]
+    step.backward()
+    for result in made:
+        step.optimize(step.old("weight"), step.gradient(result, result))
+
+
+def test_modules_on_the_same_tensor_are_found(inspect: Inspect, find: Find) -> None:
+    inspect(heads)
+    finding = find(rule)
+    assert "modules that are called one after the other on the same tensor, at net.py:8" in finding.sentence
+    assert "mostly 16 at a time have equal shapes" in finding.evidence[0]
+    assert finding.evidence[1] == "Called from net.py:20, train.py:20."
+    assert "one module for all of them" in finding.advice
+
+
 def test_few_turns_are_clear(inspect: Inspect, ask: Ask) -> None:
     inspect(lambda step: rows(step, turns=20))
     assert isinstance(ask(rule), Clear)

@@ -1,7 +1,8 @@
 """Takes what exists before the training out of garbage collection: ``gc.freeze()`` before a loop.
 
 Values: ``rare`` is True to run full collections only after 1,000 of the second generation instead of 10, too: objects
-that the loop makes and keeps are then visited less often. What is garbage for long is freed later.
+that the loop makes and keeps are then visited less often. Reference cycles that live long are freed later. Python 3.14
+ignores this number.
 """
 
 from __future__ import annotations

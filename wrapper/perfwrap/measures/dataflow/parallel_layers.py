@@ -16,7 +16,7 @@ from perfwrap.measures.dataflow.waste import Waste
 from perfwrap.timeline.operation_window import BACKWARD, DATA, HOST, NO_GRAD, OPTIMIZER, RANDOM, VIEW, WRITTEN
 
 MIN_TOGETHER = 4
-"""Calls that could be one."""
+"""Calls that could be one: fewer gain little."""
 MIN_CALLS = 12
 """Calls of one function at one line in a step: with fewer, little is gained."""
 

@@ -175,8 +175,9 @@ def independent_loop(run: Mapping[str, Any], file: str, line: int) -> tuple[int,
 def loop_around(run: Mapping[str, Any], file: str, line: int) -> tuple[int, int] | None:
     """Return first and last line of the innermost for loop or comprehension around a line; None without one."""
     loop = _innermost_loop(run, file, line)
-    is_loop = isinstance(loop, (ast.For, *COMPREHENSIONS))
-    return (loop.lineno, loop.end_lineno or loop.lineno) if loop is not None and is_loop else None
+    if isinstance(loop, (ast.For, *COMPREHENSIONS)):
+        return loop.lineno, loop.end_lineno or loop.lineno
+    return None
 
 
 def _innermost_loop(run: Mapping[str, Any], file: str, line: int) -> ast.stmt | ast.expr | None:

@@ -10,9 +10,10 @@ Why it costs
 How the gain is estimated
     The time is measured; what it is spent on is not. Besides Python it may contain tensor operations outside any
     module, such as a loss function. The upper bound is all of it plus up to six tenths, because nearby code also gets
-    faster. The lower bound is nine tenths of it, half if many short sections are reported together, or nothing if the
-    time is in a library, or if the lines call tensor operations and no samples show how long they take. If GPU kernels
-    were recorded, only the time in which the GPU was idle counts: time that the GPU hides costs nothing.
+    faster. The lower bound is three quarters of it, or of the part that py-spy's samples give to the named function;
+    half if many short sections are reported together; nothing if the time is in a library, or if the lines call tensor
+    operations and no samples show how long they take. If GPU kernels were recorded, only the time in which the GPU was
+    idle counts: time that the GPU hides costs nothing.
 
 How to fix
     If the samples are in a library, the finding names the library's function: look for a setting of it that does less.

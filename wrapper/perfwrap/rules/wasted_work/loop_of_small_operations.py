@@ -17,11 +17,12 @@ How the gain is estimated
 
 How to fix
     Index or reshape the whole tensor: advanced indexing or gather instead of rows one by one, masks instead of classes
-    one by one, torch.stack or scatter for results, torch.vmap for a function of one row.
+    one by one, torch.stack or scatter for results, torch.vmap for a function of one row. For modules on one tensor: one
+    layer with the weights of all, whose result is split.
 
 When it is wrong
-    When the turns depend on each other through Python code, which the operations do not show.
-
+    When the turns depend on each other through Python code, which the operations do not show. Checkpoints of joined
+    modules have other names.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Limits(Struct, frozen=True):
 
 def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for loops of small operations that do not depend on each other."""
-    nothing = "No line of the watched step calls 32 or more small operations that one could replace."
+    nothing = "No line of the watched step calls many small operations that one could replace."
     return found(evidence, trainer, LOOP, limits.min_share, _words, nothing)
 
 
@@ -71,8 +72,8 @@ def _words(waste: Waste) -> Words:
             title=f"{SHARE} of the training loop is modules that are called one after the other on the same tensor, at "
             f"{at(waste)}.",
             evidence=(
-                f"Up to {waste.count} calls at {lines(waste.lines)} have equal shapes and do not depend on each other: "
-                f"{functions(waste)} ({many(waste)} with backward).",
+                f"Of the calls at {lines(waste.lines)}, mostly {waste.count} at a time have equal shapes and do not "
+                f"depend on each other: {functions(waste)} ({many(waste)} with backward).",
             ),
             advice=AS_ONE_LAYER,
         )
