@@ -208,8 +208,13 @@ def test_too_many_threads_are_changed_where_the_program_sets_them(program: Path)
 
 def test_garbage_collection_without_a_line_is_edited_at_the_training_loop(program: Path) -> None:
     pause = Finding("Garbage collection.", 0.5, (), (Option("Freeze.", (0.5, 0.8)),), rule="gc_pause")
-    (found,), _ = candidates.find([pause], [], [], {}, (str(program), STEP))
-    assert found.edit == "frozen_garbage"
+    found, _ = candidates.find([pause], [], [], {}, (str(program), STEP))
+    assert [(one.edit, one.target.values) for one in found] == [
+        ("frozen_garbage", {}),
+        ("frozen_garbage", {"rare": True}),
+    ]
+    with pytest.raises(Refusal):
+        edited_program.make(found)
     assert candidates.find([pause], [], [])[0] == []
 
 
@@ -253,6 +258,7 @@ def test_several_edits_of_one_file_find_their_lines(program: Path) -> None:
         [],
         [],
     )
+    found = [one for one in found if not one.target.values.get("rare")]
     assert len(found) == 4
     for order in (found, found[::-1]):
         ((file, content),) = edited_program.make(order).items()
