@@ -11,6 +11,8 @@ QUOTED = 2
 """How many functions are named."""
 MAIN_SHARE = 0.5
 """Share of the samples from which one function is the main one."""
+CLEAR_SHARE = 0.7
+"""Below this share of the samples that pass a function, one of those that it calls is not the main one in its place."""
 INSTALLED = "site-packages"
 """Part of the path of code that is not the user's own."""
 LIBRARY_SHARE = 0.25
@@ -18,19 +20,25 @@ LIBRARY_SHARE = 0.25
 MAIN_LIBRARY_SHARE = 0.75
 """Share of a line's samples in libraries from which its time is that of the library."""
 WORTH_SHARE = 0.1
-"""Share of the samples from which a second function is named."""
+"""Share of the samples from which a second function is named, or a function has work of its own."""
 
 
 def main_function(sampled: Sampled | None) -> HotFunction | None:
     """Return the function of the program with at least half of py-spy's samples, or that nearly all of them pass.
 
-    None if there is none.
+    Of the two the one that nearly all pass, if the other has clearly less and it has work of its own, so that it does
+    not only call what others gave it. None if there is none.
     """
     if sampled is None or sampled.source != OUTSIDE or not sampled.functions:
         return None
-    hottest = sampled.functions[0]
+    hottest, passed = sampled.functions[0], sampled.passed
     if hottest.count < MAIN_SHARE * sampled.count:
-        return sampled.passed
+        return passed
+    if passed is not None and hottest.count < CLEAR_SHARE * passed.count:
+        same = (passed.line.file, passed.line.function)
+        own = sum(each.count for each in sampled.functions if (each.line.file, each.line.function) == same)
+        if own >= WORTH_SHARE * sampled.count:
+            return passed
     return None if INSTALLED in hottest.line.file else hottest
 
 

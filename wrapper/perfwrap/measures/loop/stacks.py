@@ -80,7 +80,7 @@ class Sampled(Struct, frozen=True):
     common: tuple[HotFunction, ...] = ()
     """The lines inside modules that at least half of the samples pass, outermost first; only for samples of modules."""
     passed: HotFunction | None = None
-    """The innermost function that nearly all samples pass, below those of the training loop; only of sections."""
+    """The innermost function that nearly all samples pass, below the training loop; of sections and batches."""
 
 
 def sampled_making(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Sampled | None:
@@ -99,7 +99,8 @@ def sampled_making(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> S
         if loader.wait_ns < MIN_WAITS_SHARE * waits:
             return None
         rows = rows.filter(pl.col("track") == trainer.thread, pl.col("operation").is_in(WAITING))
-    return sampled(rows, _waiting_lines(timeline, trainer))
+    found = sampled(rows, _waiting_lines(timeline, trainer))
+    return found and replace(found, passed=_passed(rows, evidence.get(_functions_of_loop, trainer)))
 
 
 def sampled_gap(evidence: Evidence, trainer: Trainer, gap: PythonGap, alone: bool) -> Sampled | None:

@@ -114,8 +114,14 @@ def split(loader: LoaderUse) -> tuple[str, ...]:
 class Cost(Struct, frozen=True):
     """The user's function that takes most of making a batch, with its line, and its share of that time."""
 
-    words: str
+    line: Line
+    function: str
     share: float
+
+    @property
+    def words(self) -> str:
+        """The function and its line, as a sentence names them."""
+        return f"{self.function} ({place(self.line, '')})"
 
 
 def main_part(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Cost | None:
@@ -127,7 +133,7 @@ def main_part(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Cost |
     hottest = main_function(sampled)
     if hottest is not None and sampled is not None:
         function = INNER.sub("", hottest.line.function)
-        return Cost(f"{function} ({place(hottest.line, '')})", hottest.count / sampled.count)
+        return Cost(hottest.line, function, hottest.count / sampled.count)
     making = loader.making
     if making is None or making.getitem_ns is None or making.collate_ns is None:
         return None
@@ -138,13 +144,7 @@ def main_part(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Cost |
     ns, name, line = max(parts, key=lambda part: part[0])
     if name is None or line is None or ns < MAIN_SHARE * making.fetch_ns or INSTALLED in line.file:
         return None
-    return Cost(f"{_short(name)} ({place(line, '')})", min(1.0, ns / making.fetch_ns))
-
-
-def main_cost(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> str:
-    """Return that function and its line in words; empty if unknown."""
-    cost = main_part(evidence, trainer, loader)
-    return cost.words if cost else ""
+    return Cost(line, _short(name), min(1.0, ns / making.fetch_ns))
 
 
 def single(loader: LoaderUse) -> tuple[str, ...]:

@@ -95,9 +95,11 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
         words.append(f"The run may use {units.counted(round(step.cores), 'core')}.")
     if step.crowded:
         words.append(making.OTHER_PROGRAMS)
-    main_cost = making.main_cost(evidence, trainer, loader)
-    mostly = f", mostly in {main_cost}" if main_cost else ""
+    main_cost = making.main_part(evidence, trainer, loader)
+    mostly = f", mostly in {main_cost.words}" if main_cost else ""
     options = _options(evidence, trainer, loader, step, limits)
+    cheaper = fixes.cheaper(evidence, trainer, loader, step)
+    changed = main_cost.line if main_cost and options == cheaper else loader.created
     return Finding(
         title=f"{SHARE} of the training loop waits for batches that the training process makes itself "
         f"({where}{mostly}).",
@@ -105,7 +107,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
         evidence=tuple(words),
         options=options,
         verdict="data-bound",
-        location=locate(loader.created),
+        location=locate(changed),
         confidence="inferred",
         max_severity="note" if options[0].edit == WHOLE_ALREADY else "critical",
         claims=making.waits(loader),

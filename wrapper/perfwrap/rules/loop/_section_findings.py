@@ -17,7 +17,7 @@ from perfwrap.rules.levers import Levers
 from perfwrap.rules.loop._code_sections import RESULTS, CodeSection, library_options, surroundings
 from perfwrap.rules.loop._gaps import gap_lines, gap_location
 from perfwrap.rules.model import SHARE, Finding, Option, locate, place
-from perfwrap.rules.stack_samples import library_name, main_function, main_library, quote, where
+from perfwrap.rules.stack_samples import MAIN_SHARE, library_name, main_function, main_library, quote, where
 
 SHORT_STEP_NS = units.MILLISECOND
 """Below this a step is so short that calling Python and torch costs as much as the work: a call of a torch function
@@ -106,9 +106,15 @@ def section_finding(code: SectionCode, loop: Loop) -> Finding:
 
 
 def _without_most(share: float, sampled: Sampled | None, hottest: HotFunction | None) -> tuple[float, float]:
-    """Return the step-time ratios (best, worst) without a section, or most of what the named function takes of it."""
-    named = hottest.count / sampled.count if hottest and sampled else 1.0
-    return best_without(share), 1.0 - MOST * named * share
+    """Return the step-time ratios (best, worst) without a section, or most of what one function takes of it.
+
+    The function is the named one, or the one that takes most of that one's time.
+    """
+    part = 1.0
+    if hottest and sampled:
+        inner = sampled.functions[0].count
+        part = (inner if inner >= MAIN_SHARE * sampled.count else hottest.count) / sampled.count
+    return best_without(share), 1.0 - MOST * part * share
 
 
 def _title(code: SectionCode) -> str:
