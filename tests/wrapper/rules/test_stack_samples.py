@@ -4,7 +4,7 @@ from msgspec.structs import replace
 from perfwrap.measures.account.lines import Line
 from perfwrap.measures.loop.library_calls import LibraryCall, LibraryTime
 from perfwrap.measures.loop.stacks import HotFunction, Sampled
-from perfwrap.rules.stack_samples import quote, quote_library
+from perfwrap.rules.stack_samples import main_function, quote, quote_library
 
 
 def test_a_library_function_is_named_once() -> None:
@@ -26,3 +26,24 @@ def test_the_line_that_calls_the_function_is_named_if_it_is_in_another_function(
     )
     nested = replace(hot, caller=Line("/p/geometry.py", 61, "normals"))
     assert "called" not in quote(Sampled(10, (nested,), "py-spy"), "there")[0]
+
+
+def _made(draw: int, sort: int, of_call: str) -> Sampled:
+    functions = [HotFunction(Line("/p/graph.py", 80, "draw"), draw, draw)]
+    if sort:
+        functions.append(HotFunction(Line("/p/graph.py", 60, "negatives"), sort, sort))
+    passed = HotFunction(Line("/p/graph.py", 62, of_call), 92, 70)
+    return Sampled(100, tuple(functions), "py-spy", passed=passed)
+
+
+def test_a_function_with_work_of_its_own_is_the_main_one_in_place_of_one_that_it_calls() -> None:
+    assert main_function(_made(60, 32, "negatives")) == HotFunction(
+        Line("/p/graph.py", 62, "negatives"), 92, 70
+    )
+
+
+def test_a_function_that_only_calls_others_or_one_that_takes_nearly_all_leaves_the_main_one() -> None:
+    for found in (_made(60, 0, "dispatch"), _made(60, 32, "dispatch"), _made(80, 12, "negatives")):
+        main = main_function(found)
+        assert main is not None
+        assert main.line == Line("/p/graph.py", 80, "draw")

@@ -198,6 +198,18 @@ def test_on_few_cores_a_cheaper_dataset_gains_more_than_workers(
     assert workers.saving[0] > cheaper.saving[0]
 
 
+def test_if_only_a_cheaper_function_helps_the_finding_is_at_its_line(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    write_parts(loop, 29, 1)
+    loop.cores(1, busy=1)
+    finding = find(rule)
+    assert [option.edit for option in finding.options] == ["Make Data.__getitem__ (train.py:7) cheaper."]
+    assert finding.location is not None
+    assert finding.location.line == 7
+    assert "the DataLoader at train.py:12" in finding.title
+
+
 def test_on_many_cores_workers_come_first(loop: Any, find: Callable[[Rule], Finding]) -> None:
     write_parts(loop, 29, 1)
     loop.cores(16, busy=1)
