@@ -98,8 +98,8 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
     main_cost = making.main_part(evidence, trainer, loader)
     mostly = f", mostly in {main_cost.words}" if main_cost else ""
     options = _options(evidence, trainer, loader, step, limits)
-    cheaper = fixes.cheaper(evidence, trainer, loader, step)
-    changed = main_cost.line if main_cost and options == cheaper else loader.created
+    best = min(options, key=lambda option: option.ratio)
+    by_function = main_cost is not None and best in fixes.cheaper(evidence, trainer, loader, step)
     return Finding(
         title=f"{SHARE} of the training loop waits for batches that the training process makes itself "
         f"({where}{mostly}).",
@@ -107,7 +107,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
         evidence=tuple(words),
         options=options,
         verdict="data-bound",
-        location=locate(changed),
+        location=locate(main_cost.line if main_cost and by_function else loader.created),
         confidence="inferred",
         max_severity="note" if options[0].edit == WHOLE_ALREADY else "critical",
         claims=making.waits(loader),
