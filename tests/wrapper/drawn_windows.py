@@ -177,12 +177,15 @@ class Step:
         line: Where = 10,
         shape: tuple[int, ...] = (8, 8),
         into: Tensor | None = None,
+        of_part: bool = False,
         results: int = 1,
         differs: bool = False,
         node_of: Tensor | None = None,
         **more: Any,
     ) -> Any:
         """Call a function that returns new memory, or that writes ``into`` one; ``results`` are their number.
+
+        With ``of_part`` it writes only a part of that memory, and what it held before counts as read.
 
         With ``differs`` the results are not the same in each step, though nothing shows why.
         """
@@ -194,8 +197,8 @@ class Step:
         made: list[Tensor] = []
         reads = [one for each in inputs for one in (each.memory.value, each.geometry)]
         if into is not None:
-            if name not in ("copy_", "fill_", "zero_"):
-                reads += [into.memory.value, into.geometry]
+            if name not in ("copy_", "fill_", "zero_") or of_part:
+                reads = [into.memory.value, into.geometry, *reads]
                 stable = stable and into.memory.stable
             drawing.write(into.memory, number, stable)
             writes = [into.memory.value, into.geometry, WRITTEN]

@@ -80,6 +80,24 @@ def test_a_recurrence_needs_one_turn_after_the_other() -> None:
     assert find(body) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "reads_before", "count"),
+    [("fill_", False, 1), ("copy_", False, 1), ("copy_", True, 0), ("add_", False, 0)],
+)
+def test_turns_that_write_rows_of_one_tensor_are_free_unless_they_read_those_before(
+    name: str, reads_before: bool, count: int
+) -> None:
+    def body(step: Step) -> None:
+        out = step.call("clone", step.batch(64, 8), line=5, shape=(64, 8))
+        for turn in range(40):
+            row = step.view(out, 8, line=7, offset=8 * turn)
+            before = (step.view(out, 8, line=7, offset=8 * turn - 8),) if reads_before else ()
+            step.call(name, *before, into=row, of_part=True, line=8)
+        step.train(step.call("sum", out, line=9))
+
+    assert len(find(body)) == count
+
+
 def test_what_a_recurrence_could_compute_before_it_is_found_alone() -> None:
     def body(step: Step) -> None:
         x, state = step.batch(64, 8), step.call("zeros", line=5)

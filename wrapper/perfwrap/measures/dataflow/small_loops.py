@@ -8,7 +8,7 @@ from collections.abc import Collection
 from perfwrap.measures.account.lines import Line
 from perfwrap.measures.dataflow.dataflow import Dataflow
 from perfwrap.measures.dataflow.waste import Waste
-from perfwrap.timeline.operation_window import BACKWARD, DATA, HOST, OPTIMIZER, VIEW
+from perfwrap.timeline.operation_window import BACKWARD, DATA, HOST, OPTIMIZER, VIEW, WRITTEN
 
 MIN_TURNS = 32
 MAX_MEAN_NS = 120_000
@@ -19,6 +19,9 @@ MIN_FREE = 0.6
 """Part of the time of a line's calls that does not follow from an earlier call at that line, as in a recurrence."""
 SAVED = 0.9
 """Part of the time without one turn that one operation on all of it saves."""
+
+OVERWRITING = frozenset(("fill_", "zero_", "copy_"))
+"""Operations that replace what a tensor held. They do not follow from those that wrote another part of its memory."""
 
 RECURRENT = frozenset(("RNN", "GRU", "LSTM"))
 """Modules of PyTorch whose single call makes many small operations; in C++, not in a loop of the program."""
@@ -65,12 +68,16 @@ def _chained(flow: Dataflow, many: dict[Called, list[int]]) -> set[int]:
     found: set[int] = set()
     for number in flow.step:
         operation = flow.operations[number]
-        bits = 0
-        for value in operation.reads[::2]:
-            bits |= follows.get(value, 0)
+        replaced = _replaced(flow, number)
+        bits = needed = 0
+        for value, geometry in operation.inputs():
+            before = follows.get(value, 0)
+            bits |= before
+            if (flow.window.value_storage[value], geometry) not in replaced:
+                needed |= before
         called = own.get(number)
         if called is not None:
-            if bits & bit_of[called]:
+            if needed & bit_of[called]:
                 found.add(number)
             if not flow.is_view(number):
                 bits |= bit_of[called]
@@ -78,6 +85,16 @@ def _chained(flow: Dataflow, many: dict[Called, list[int]]) -> set[int]:
             if how != VIEW:
                 follows[value] = bits
     return found
+
+
+def _replaced(flow: Dataflow, number: int) -> set[tuple[int, int]]:
+    """Return the storage and geometry of which this operation replaces what was there, without reading it."""
+    if flow.name(number) not in OVERWRITING:
+        return set()
+    outputs = flow.operations[number].outputs()
+    return {
+        (flow.window.value_storage[value], geometry) for value, geometry, how in outputs if how == WRITTEN
+    }
 
 
 def _reads_parts(flow: Dataflow, numbers: list[int]) -> int:
