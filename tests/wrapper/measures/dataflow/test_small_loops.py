@@ -124,6 +124,36 @@ def test_work_in_turns_beside_a_sum_of_them_is_no_recurrence() -> None:
     assert waste.count == 40
 
 
+def test_calls_that_follow_from_each_other_in_one_turn_are_no_recurrence() -> None:
+    def body(step: Step) -> None:
+        x, total = step.batch(64, 8), step.call("zeros", line=5, shape=())
+        for turn in range(40):
+            place = step.call("index", step.view(x, 8, line=7, offset=8 * turn), line=7)
+            pairs = step.call("index", step.call("index", place, line=7), line=7)
+            total = step.call("add_", step.call("sum", pairs, line=8, shape=()), into=total, line=9, ns=1000)
+        step.train(total)
+
+    (waste,) = find(body)
+    assert not waste.in_recurrence
+    assert dict(waste.names)["index"] == 120
+
+
+@pytest.mark.parametrize(("line", "is_part"), [(8, True), (20, False)])
+def test_what_a_line_of_the_loop_calls_in_each_turn_is_part_of_it(line: int, is_part: bool) -> None:
+    def body(step: Step) -> None:
+        x, total = step.batch(64, 8), step.call("zeros", line=5, shape=())
+        for turn in range(40):
+            row = step.call("index", step.view(x, 8, line=7, offset=8 * turn), line=7)
+            loss = step.call("exp", row, line=("loss.py:3 pair", f"train.py:{line} main"), ns=80_000)
+            total = step.call("add_", loss, into=total, line=9, ns=1000)
+        step.train(total)
+
+    (waste,) = find(body)
+    assert waste.lines[0].line == 7
+    assert ("exp" in dict(waste.names)) == is_part
+    assert waste.count == 40
+
+
 def test_what_is_unchanging_as_a_whole_is_left_to_that_kind() -> None:
     flow = draw_flow(rows)
     assert find_small_loops(flow, frozenset(flow.step)) == []

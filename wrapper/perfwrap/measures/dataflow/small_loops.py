@@ -17,6 +17,10 @@ MIN_DIFFERENT = 0.75
 """Part of the turns, up to MIN_TURNS, that must read different parts of one tensor."""
 MIN_FREE = 0.6
 """Part of the time of a line's calls that does not follow from an earlier call at that line, as in a recurrence."""
+NESTED = 4
+"""Calls of one function that may follow from each other in one turn at one line, as in ``a[b[c[i]]]``."""
+MIN_RECURRENT = 0.1
+"""From this part of the time of the free calls on, those that follow from the turn before make it a recurrence."""
 SAVED = 0.9
 """Part of the time without one turn that one operation on all of it saves."""
 
@@ -27,6 +31,8 @@ RECURRENT = frozenset(("RNN", "GRU", "LSTM"))
 """Modules of PyTorch whose single call makes many small operations; in C++, not in a loop of the program."""
 
 Called = tuple[Line, int]
+Function = tuple[str, str]
+Calls = list[tuple[Line, list[int]]]
 
 
 def find_small_loops(flow: Dataflow, unchanging: Collection[int]) -> list[Waste]:
@@ -41,28 +47,58 @@ def find_small_loops(flow: Dataflow, unchanging: Collection[int]) -> list[Waste]
     if not many:
         return []
     chained = _chained(flow, many)
-    by_function: dict[tuple[str, str], list[Called]] = defaultdict(list)
-    shared: Counter[tuple[str, str]] = Counter()
-    recurrent = set()
-    for called, numbers in many.items():
+    by_function: dict[Function, list[Called]] = defaultdict(list)
+    shared: Counter[Function] = Counter()
+    recurrent: dict[Function, list[Called]] = defaultdict(list)
+    for each, numbers in many.items():
         # Of a recurrence, what does not follow from the turn before can be computed for all turns at once.
-        function = called[0].file, called[0].function
+        function = each[0].file, each[0].function
         if _free_part(flow, numbers, chained) < MIN_FREE:
-            recurrent.add(function)
+            recurrent[function].append(each)
             continue
-        by_function[function].append(called)
+        by_function[function].append(each)
         shared[function] += _reads_parts(flow, numbers)
-    loops = [
-        _loop(flow, {called: many[called] for called in calls}, unchanging, function in recurrent)
-        for function, calls in by_function.items()
-        if shared[function]
-    ]
+    loops = []
+    for function, calls in by_function.items():
+        if shared[function]:
+            others = [each for other, each in by_function.items() if not shared[other]]
+            inner = _called_in(flow, many, calls + recurrent[function], others)
+            own, called, after = (
+                [(each[0], many[each]) for each in group] for group in (calls, inner, recurrent[function])
+            )
+            loops.append(_loop(flow, own, called, after, unchanging))
     return [loop for loop in loops if loop is not None]
 
 
+def _called_in(
+    flow: Dataflow, many: dict[Called, list[int]], loop: list[Called], others: list[list[Called]]
+) -> list[Called]:
+    """Return the calls of other functions that the lines of a loop call in each turn."""
+    line = loop[0][0]
+    first, last = min(each.line for each, _ in loop), max(each.line for each, _ in loop)
+    turns = min(len(many[called]) for called in loop)
+    return [
+        called
+        for calls in others
+        for called in calls
+        if len(many[called]) >= turns
+        and all(
+            any(
+                (frame.file, frame.function) == (line.file, line.function) and first <= frame.line <= last
+                for frame in flow.stack(number)[1:]
+            )
+            for number in many[called]
+        )
+    ]
+
+
 def _chained(flow: Dataflow, many: dict[Called, list[int]]) -> set[int]:
-    """Return the operations that follow from an earlier call of the same function at their line."""
-    bit_of = {called: 1 << at for at, called in enumerate(many)}
+    """Return the operations that follow from a chain of NESTED earlier calls of the same function at their line.
+
+    ``follows`` has NESTED bits of each called: as many of them are set as calls are in the longest chain to a value.
+    """
+    place_of = {called: NESTED * at for at, called in enumerate(many)}
+    full = (1 << NESTED) - 1
     own = {number: called for called, numbers in many.items() for number in numbers}
     follows: dict[int, int] = {}
     found: set[int] = set()
@@ -71,16 +107,17 @@ def _chained(flow: Dataflow, many: dict[Called, list[int]]) -> set[int]:
         replaced = _replaced(flow, number)
         bits = needed = 0
         for value, geometry in operation.inputs():
-            before = follows.get(value, 0)
-            bits |= before
+            read = follows.get(value, 0)
+            bits |= read
             if (flow.window.value_storage[value], geometry) not in replaced:
-                needed |= before
+                needed |= read
         called = own.get(number)
         if called is not None:
-            if needed & bit_of[called]:
+            before = needed >> place_of[called] & full
+            if before == full:
                 found.add(number)
             if not flow.is_view(number):
-                bits |= bit_of[called]
+                bits |= (before << 1 & full | 1) << place_of[called]
         for value, _, how in operation.outputs():
             if how != VIEW:
                 follows[value] = bits
@@ -115,31 +152,36 @@ def _free_part(flow: Dataflow, numbers: list[int], chained: Collection[int]) -> 
 
 
 def _loop(
-    flow: Dataflow, calls: dict[Called, list[int]], unchanging: Collection[int], in_recurrence: bool
+    flow: Dataflow, own: Calls, inner: Calls, recurrent: Calls, unchanging: Collection[int]
 ) -> Waste | None:
-    """Return the loop of one function, None if its operations are not small."""
+    """Return the loop of one function, None if its operations are not small.
+
+    ``own`` are its calls, ``inner`` those of the functions that it calls in each turn, ``recurrent`` those that follow
+    from the turn before.
+    """
     every: list[int] = []
     names: Counter[str] = Counter()
     lines: Counter[Line] = Counter()
-    turns: Counter[int] = Counter()
-    for (line, _), numbers in calls.items():
+    for line, numbers in (*own, *inner):
         whole = flow.with_backward(numbers)
-        cost = sum(flow.cost(number) for number in whole)
         every += whole
         names[flow.name(numbers[0])] += len(numbers)
-        lines[line] += cost  # type: ignore[assignment]
-        turns[len(numbers)] += 1
+        lines[line] += sum(flow.cost(number) for number in whole)  # type: ignore[assignment]
+    places = {line for line, _ in own}
+    ordered = sorted(lines, key=lambda line: (line not in places, -lines[line]))
+    turns = Counter(len(numbers) for _, numbers in own)
     total = sum(flow.cost(number) for number in every)
     is_large = total / len(every) > MAX_MEAN_NS
     if is_large or all(n in unchanging or flow.is_view(n) for n in every):
         return None
     count = turns.most_common(1)[0][0]
+    after = sum(flow.cost(number) for _, numbers in recurrent for number in flow.with_backward(numbers))
     return Waste(
         tuple(every),
         SAVED * total * (1 - 1 / count) / flow.step_ns,
-        tuple(line for line, _ in lines.most_common(4)),
+        tuple(ordered[:4]),
         tuple(flow.callers(every)),
         names=tuple(names.most_common(4)),
         count=count,
-        in_recurrence=in_recurrence,
+        in_recurrence=after >= MIN_RECURRENT * total,
     )
