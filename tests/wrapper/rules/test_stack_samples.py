@@ -43,7 +43,13 @@ def test_a_function_with_work_of_its_own_is_the_main_one_in_place_of_one_that_it
 
 
 def test_a_function_that_only_calls_others_or_one_that_takes_nearly_all_leaves_the_main_one() -> None:
-    for found in (_made(60, 0, "dispatch"), _made(60, 32, "dispatch"), _made(80, 12, "negatives")):
+    for found in (
+        _made(60, 0, "dispatch"),
+        _made(60, 32, "dispatch"),
+        _made(60, 9, "negatives"),
+        _made(80, 12, "negatives"),
+        _made(60, 30, "draw"),
+    ):
         main = main_function(found)
         assert main is not None
         assert main.line == Line("/p/graph.py", 80, "draw")

@@ -37,7 +37,7 @@ def main_function(sampled: Sampled | None) -> HotFunction | None:
     if passed is not None and hottest.count < CLEAR_SHARE * passed.count:
         same = (passed.line.file, passed.line.function)
         own = sum(each.count for each in sampled.functions if (each.line.file, each.line.function) == same)
-        if own >= WORTH_SHARE * sampled.count:
+        if own >= WORTH_SHARE * sampled.count and same != (hottest.line.file, hottest.line.function):
             return passed
     return None if INSTALLED in hottest.line.file else hottest
 

@@ -50,6 +50,8 @@ MIN_LONG_SHARE = 0.8
 """Share of a section's time in long pieces that were recorded in detail, from which the times of the samples decide."""
 MOST = 0.5
 """Share of samples from which they decide what a section is."""
+ITEM_METHODS = frozenset(("__getitem__", "__getitems__", "__iter__", "__next__"))
+"""Methods of datasets that make samples."""
 PASSED_SHARE = 0.8
 """Share of a section's samples that must pass a function for it to be where to look."""
 OF_A_STEP = ("data", "forward", "backward", "optimizer", "zero_grad")
@@ -100,7 +102,10 @@ def sampled_making(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> S
             return None
         rows = rows.filter(pl.col("track") == trainer.thread, pl.col("operation").is_in(WAITING))
     found = sampled(rows, _waiting_lines(timeline, trainer))
-    return found and replace(found, passed=_passed(rows, evidence.get(_functions_of_loop, trainer)))
+    passed = _passed(rows, evidence.get(_functions_of_loop, trainer))
+    if passed is not None and passed.line.function.rpartition(".")[2] in ITEM_METHODS:
+        passed = None  # All of making a batch is below these.
+    return found and replace(found, passed=passed)
 
 
 def sampled_gap(evidence: Evidence, trainer: Trainer, gap: PythonGap, alone: bool) -> Sampled | None:
