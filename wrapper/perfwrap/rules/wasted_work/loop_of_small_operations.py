@@ -2,10 +2,10 @@
 
 What it finds
     At least 32 calls of the same function at one line in a step, on different parts of the same tensor, with a mean
-    below 120 µs, if they do not follow from each other; of a recurrence, only what does not follow from the turn
-    before. Also modules that are called one after the other on the same tensor, such as the heads of an attention
-    layer: at least 12 calls of a function at one line, of which at least 4 have equal shapes and do not follow from
-    each other. Reported from 3 % of the training loop.
+    below 120 µs, if they do not follow from each other, and what other functions do for that loop in each turn; of a
+    recurrence, only what does not follow from the turn before. Also modules that are called one after the other on the
+    same tensor, such as the heads of an attention layer: at least 12 calls of a function at one line, of which at least
+    4 have equal shapes and do not follow from each other. Reported from 3 % of the training loop.
 
 Why it costs
     Each operation costs some microseconds of Python and dispatch, whatever its size, and again in backward. One
