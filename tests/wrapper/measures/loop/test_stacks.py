@@ -68,6 +68,19 @@ def test_the_lines_that_make_batches_in_the_training_thread_are_quoted(run: Any)
     assert "main" not in found.partition("35 of 44")[2]
 
 
+@pytest.mark.parametrize(("function", "is_passed"), [("Data.decode", True), ("Data.__getitem__", False)])
+def test_the_method_that_makes_items_is_not_where_to_look(run: Any, function: str, is_passed: bool) -> None:
+    journal = steps(run)
+    stack(journal, 40, "getitem", 7, function, journal.now - 100 * MS)
+    evidence = Evidence(run.read())
+    trainer = evidence.get(find_main_trainer)
+    assert trainer is not None
+    (loader,) = evidence.get(find_loaders, trainer)
+    found = evidence.get(sampled_making, trainer, loader)
+    assert found is not None and found.functions[0].line.function == function
+    assert (found.passed is not None) == is_passed
+
+
 def test_the_workers_lines_are_quoted_and_their_waiting_is_not(run: Any) -> None:
     journal = steps(run, workers=1, pid=100)
     journal.fact("loader/1/workers", "101")
