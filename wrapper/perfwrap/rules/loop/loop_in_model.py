@@ -10,8 +10,8 @@ Why it costs
     arithmetic, and each one comes again in the backward pass.
 
 How the gain is estimated
-    The upper bound is all the time in the loop; its backward pass is not counted. The lower bound is nothing: how much
-    faster one operation is depends on the sizes.
+    The upper bound is all the time in the loop, with as large a part of the backward pass as the loop has of the model
+    and the loss. The lower bound is nothing: how much faster one operation is depends on the sizes.
 
 How to fix
     Stack the inputs of all passes and call the operations once: a batch dimension instead of a loop, a mask instead of
@@ -27,6 +27,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from perfwrap import units
+from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.loop_figures import trains_on_gpu
 from perfwrap.measures.dataflow.wasted_work import LOOP
 from perfwrap.measures.evidence import Evidence
@@ -40,6 +41,9 @@ from perfwrap.rules.stack_samples import join_passes, where
 from perfwrap.rules.wasted_step import explains
 
 NEEDS = ("phases", "steady_steps", "stacks")
+
+MOST_SAVED = 0.95
+"""Share of the training loop that one operation in place of a loop saves at most."""
 
 
 class Limits(Struct, frozen=True):
@@ -67,7 +71,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             if loop is not None and explains(evidence, trainer, (LOOP,), hot.line):
                 return Clear("Explained by loop_of_small_operations.")
             if loop is not None:
-                return [_finding(hot, loop, sampled, limits)]
+                return [_finding(hot, loop, sampled, _backward_of(evidence, trainer, hot, sampled), limits)]
     return Clear("No line of the model or the loss with many samples is in a loop of independent passes.")
 
 
@@ -77,8 +81,16 @@ def _host_decides(evidence: Evidence, trainer: Trainer, limits: Limits) -> bool:
     return step is not None and step.idle.get("dispatch", 0.0) >= limits.min_launching_share
 
 
-def _finding(hot: HotFunction, loop: int, sampled: Sampled, limits: Limits) -> Finding:
-    """Return the finding about the loop around a line."""
+def _backward_of(evidence: Evidence, trainer: Trainer, hot: HotFunction, sampled: Sampled) -> float:
+    """Return the share of the training loop that a line's part of the backward pass takes, by its part of the model."""
+    shares = evidence.get(find_account, trainer).shares
+    share = hot.count / sampled.count
+    model = shares["forward"] + sum(gap.share for gap in evidence.get(find_loss_gaps, trainer))
+    return shares["backward"] * min(1.0, share / max(share, model))
+
+
+def _finding(hot: HotFunction, loop: int, sampled: Sampled, backward: float, limits: Limits) -> Finding:
+    """Return the finding about the loop around a line; ``backward`` is the share of its part of the backward pass."""
     share = hot.count / sampled.count
     calls_modules = hot.library is not None and hot.library.in_modules > limits.max_module_share * hot.on_line
     return Finding(
@@ -93,7 +105,7 @@ def _finding(hot: HotFunction, loop: int, sampled: Sampled, limits: Limits) -> F
         options=(
             Option(
                 join_passes(hot, loop),
-                (1.0 - share, 1.0),
+                (1.0 - min(share + backward, MOST_SAVED), 1.0),
                 details="Its passes call modules: joining them helps only if they are small."
                 if calls_modules
                 else "",
