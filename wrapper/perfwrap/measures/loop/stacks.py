@@ -128,7 +128,8 @@ def _passed(rows: pl.DataFrame, of_loop: Container[tuple[str, str]]) -> HotFunct
     count: Counter[tuple[str, str]] = Counter()
     depths: Counter[tuple[str, str]] = Counter()
     lines: dict[tuple[str, str], Counter[int]] = defaultdict(Counter)
-    for stack, weight in rows.group_by("stack").agg(pl.col("weight").sum()).sort("stack").iter_rows():
+    known = rows.filter(pl.col("stack").is_not_null())
+    for stack, weight in known.group_by("stack").agg(pl.col("weight").sum()).sort("stack").iter_rows():
         frames = (each for each in FRAME.finditer(stack) if is_program(each["file"]))
         place = {(each["file"], each["function"]): (at, int(each["line"])) for at, each in enumerate(frames)}
         for function, (depth, line) in place.items():

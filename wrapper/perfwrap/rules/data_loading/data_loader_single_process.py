@@ -98,8 +98,8 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
     main_cost = making.main_part(evidence, trainer, loader)
     mostly = f", mostly in {main_cost.words}" if main_cost else ""
     options = _options(evidence, trainer, loader, step, limits)
-    best = min(options, key=lambda option: option.ratio)
-    by_function = main_cost is not None and best in fixes.cheaper(evidence, trainer, loader, step)
+    # Where workers help, it is about how the DataLoader is made; otherwise about the function that makes the samples.
+    by_function = main_cost is not None and not fixes.first_workers(loader, step)
     return Finding(
         title=f"{SHARE} of the training loop waits for batches that the training process makes itself "
         f"({where}{mostly}).",
