@@ -226,12 +226,6 @@ def test_workers_that_only_live_longer_keep_their_items(program: Path) -> None:
     assert [one.keeps_workers for one in found] == [True, False]
 
 
-def test_workers_are_tried_at_the_loader_of_a_finding_that_is_at_a_function(program: Path) -> None:
-    slow = finding("data_loader_single_process", program, STEP, Option("Make draw cheaper.", (0.4, 1.0)))
-    (found,), _ = candidates.find([slow], [Loader(str(program), LOADER)], [])
-    assert (found.edit, found.target.line) == ("loader_options", LOADER)
-
-
 def test_ceilings_and_numerics_are_no_edits_of_the_loader(program: Path) -> None:
     for name in ("cached-batch", "bf16", "workers=2+bf16"):
         option = Option("Something.", (0.4, 0.6), experiment=name)

@@ -283,16 +283,14 @@ def _wanted(
             yield option, "thread_count", {"threads": _threads(option)}, _lines_with(THREAD_CALL, words)
     if finding.rule == WITHOUT_WORKERS and not any(map(_loader_values, finding.options)):
         # No gain is certain, so the diagnosis advises none: the runs tell.
-        # The finding is at its line, or at that of its costliest function.
-        meant = [loader for loader in loaders if len(loaders) == 1 or here == [_place(loader)]]
-        for loader in meant:
-            if loader.may_have_workers and finding.share >= MIN_SHARE_TO_TRY:
+        for loader in loaders:
+            if loader.may_have_workers and finding.share >= MIN_SHARE_TO_TRY and here == [_place(loader)]:
                 trial: dict[str, Value] = {
                     "num_workers": max(1, min(MOST_TRIED, len(os.sched_getaffinity(0))))
                 }
                 if loader.epochs > 1:
                     trial["persistent_workers"] = True
-                yield finding.options[0], "loader_options", trial, [_place(loader)]
+                yield finding.options[0], "loader_options", trial, here
     trained_in = [without_cell(loop[0])] if loop is not None else []
     if finding.rule == "slow_optimizer" and finding.location is not None:
         # The location of a copied class is its own file.

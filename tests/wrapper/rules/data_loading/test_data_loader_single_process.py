@@ -198,18 +198,6 @@ def test_on_few_cores_a_cheaper_dataset_gains_more_than_workers(
     assert workers.saving[0] > cheaper.saving[0]
 
 
-@pytest.mark.parametrize(("cores", "line"), [(1, 7), (2, 12), (16, 12)])
-def test_if_workers_do_not_help_the_finding_is_at_the_function_to_make_cheaper(
-    loop: Any, find: Callable[[Rule], Finding], cores: int, line: int
-) -> None:
-    write_parts(loop, 29, 1)
-    loop.cores(cores, busy=1)
-    finding = find(rule)
-    assert finding.location is not None
-    assert finding.location.line == line
-    assert "the DataLoader at train.py:12" in finding.title
-
-
 def test_on_many_cores_workers_come_first(loop: Any, find: Callable[[Rule], Finding]) -> None:
     write_parts(loop, 29, 1)
     loop.cores(16, busy=1)

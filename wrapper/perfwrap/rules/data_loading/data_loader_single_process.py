@@ -98,8 +98,6 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
     main_cost = making.main_part(evidence, trainer, loader)
     mostly = f", mostly in {main_cost.words}" if main_cost else ""
     options = _options(evidence, trainer, loader, step, limits)
-    # Where workers help, it is about how the DataLoader is made; otherwise about the function that makes the samples.
-    by_function = main_cost is not None and not fixes.first_workers(loader, step)
     return Finding(
         title=f"{SHARE} of the training loop waits for batches that the training process makes itself "
         f"({where}{mostly}).",
@@ -107,7 +105,7 @@ def _finding(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step
         evidence=tuple(words),
         options=options,
         verdict="data-bound",
-        location=locate(main_cost.line if main_cost and by_function else loader.created),
+        location=locate(loader.created),
         confidence="inferred",
         max_severity="note" if options[0].edit == WHOLE_ALREADY else "critical",
         claims=making.waits(loader),
