@@ -138,6 +138,22 @@ def test_calls_that_follow_from_each_other_in_one_turn_are_no_recurrence() -> No
     assert dict(waste.names)["index"] == 120
 
 
+def test_many_short_recurrences_are_no_free_turns() -> None:
+    def body(step: Step) -> None:
+        x, states = step.batch(64, 8), []
+        for turn in range(40):
+            if turn % 4 == 0:
+                state = step.call("zeros", line=5)
+                states.append(state)
+            state = step.call(
+                "tanh", step.call("add", state, step.view(x, 8, line=7, offset=8 * turn), line=8), line=9
+            )
+            states[-1] = state
+        step.train(step.call("stack", *states, line=10))
+
+    assert find(body) == []
+
+
 @pytest.mark.parametrize(("line", "is_part"), [(8, True), (20, False)])
 def test_what_a_line_of_the_loop_calls_in_each_turn_is_part_of_it(line: int, is_part: bool) -> None:
     def body(step: Step) -> None:

@@ -18,7 +18,7 @@ MIN_DIFFERENT = 0.75
 MIN_FREE = 0.6
 """Part of the time of a line's calls that does not follow from an earlier call at that line, as in a recurrence."""
 NESTED = 4
-"""Calls of one function that may follow from each other in one turn at one line, as in ``a[b[c[i]]]``."""
+"""Most calls of one function that may follow from each other in one turn at one line, as in ``a[b[c[i]]]``."""
 MIN_RECURRENT = 0.1
 """From this part of the time of the free calls on, those that follow from the turn before make it a recurrence."""
 SAVED = 0.9
@@ -93,12 +93,21 @@ def _called_in(
 
 
 def _chained(flow: Dataflow, many: dict[Called, list[int]]) -> set[int]:
-    """Return the operations that follow from a chain of NESTED earlier calls of the same function at their line.
+    """Return the operations that follow from a call of the same function at their line in an earlier turn.
 
-    ``follows`` has NESTED bits of each called: as many of them are set as calls are in the longest chain to a value.
+    A line with several calls in a turn may nest them, up to NESTED. ``follows`` has NESTED bits of each called: as
+    many of them are set as calls are in the longest chain to a value.
     """
     place_of = {called: NESTED * at for at, called in enumerate(many)}
     full = (1 << NESTED) - 1
+    turns: dict[Function, int] = {}
+    for (line, _), numbers in many.items():
+        function = line.file, line.function
+        turns[function] = min(len(numbers), turns.get(function, len(numbers)))
+    in_turn = {
+        called: min(NESTED, len(numbers) // turns[called[0].file, called[0].function])
+        for called, numbers in many.items()
+    }
     own = {number: called for called, numbers in many.items() for number in numbers}
     follows: dict[int, int] = {}
     found: set[int] = set()
@@ -114,7 +123,7 @@ def _chained(flow: Dataflow, many: dict[Called, list[int]]) -> set[int]:
         called = own.get(number)
         if called is not None:
             before = needed >> place_of[called] & full
-            if before == full:
+            if before >> in_turn[called] - 1:
                 found.add(number)
             if not flow.is_view(number):
                 bits |= (before << 1 & full | 1) << place_of[called]

@@ -114,14 +114,8 @@ def split(loader: LoaderUse) -> tuple[str, ...]:
 class Cost(Struct, frozen=True):
     """The user's function that takes most of making a batch, with its line, and its share of that time."""
 
-    line: Line
-    function: str
+    words: str
     share: float
-
-    @property
-    def words(self) -> str:
-        """The function and its line, as a sentence names them."""
-        return f"{self.function} ({place(self.line, '')})"
 
 
 def main_part(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Cost | None:
@@ -133,7 +127,7 @@ def main_part(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Cost |
     hottest = main_function(sampled)
     if hottest is not None and sampled is not None:
         function = INNER.sub("", hottest.line.function)
-        return Cost(hottest.line, function, hottest.count / sampled.count)
+        return Cost(f"{function} ({place(hottest.line, '')})", hottest.count / sampled.count)
     making = loader.making
     if making is None or making.getitem_ns is None or making.collate_ns is None:
         return None
@@ -144,7 +138,7 @@ def main_part(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Cost |
     ns, name, line = max(parts, key=lambda part: part[0])
     if name is None or line is None or ns < MAIN_SHARE * making.fetch_ns or INSTALLED in line.file:
         return None
-    return Cost(line, _short(name), min(1.0, ns / making.fetch_ns))
+    return Cost(f"{_short(name)} ({place(line, '')})", min(1.0, ns / making.fetch_ns))
 
 
 def single(loader: LoaderUse) -> tuple[str, ...]:
