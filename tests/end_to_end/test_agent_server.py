@@ -93,7 +93,7 @@ def test_from_the_question_to_a_proven_patch_in_four_calls_and_4000_tokens(tmp_p
             "fix",
         }
         # The program never ends by itself: the time limit ends it, and perfwrap reports.
-        diagnosed = await agent.call("run", command=command, max_seconds=20)
+        diagnosed = await agent.call("run", command=command, max_seconds=10)
         assert not diagnosed.is_error, diagnosed.content[0].text
         text = diagnosed.content[0].text
         assert "Data-bound" in text

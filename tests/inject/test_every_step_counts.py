@@ -14,6 +14,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
@@ -232,6 +233,7 @@ def test_what_was_counted_is_there_after_a_signal(trainer: Trainer, run, end: in
             break
         if steps > 500 and _sleeps(program.pid):
             break
+        time.sleep(0.1)
     program.send_signal(end)
     program.communicate(timeout=240)
     (path,) = run.folder.journal.glob("*.pwj")
@@ -240,7 +242,6 @@ def test_what_was_counted_is_there_after_a_signal(trainer: Trainer, run, end: in
 
 def _sleeps(pid: int) -> bool:
     """Say whether a process has used no processor for a while."""
-    import time
 
     def used() -> list[str]:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]

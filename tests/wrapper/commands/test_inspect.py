@@ -87,9 +87,8 @@ def test_a_program_that_fails_is_not_inspected_and_its_output_is_named(folder: P
     assert str(folder.parent / "out" / "inspect" / "stderr.txt") in ended.stderr
 
 
-@pytest.mark.parametrize("text", ["import torch\nprint(torch.ones(1))\n", "print('hello')\n"])
-def test_a_program_without_steps_is_not_inspected(folder: Path, text: str) -> None:
-    (folder / "train.py").write_text(text)
+def test_a_program_without_steps_is_not_inspected(folder: Path) -> None:
+    (folder / "train.py").write_text("print('hello')\n")
     ended = inspect(folder, "--", sys.executable, "train.py")
     assert ended.returncode == 1
     assert "the program could not be inspected" in ended.stderr
