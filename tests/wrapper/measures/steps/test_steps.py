@@ -187,6 +187,17 @@ def test_a_scaler_for_two_optimizers_makes_one_step_of_both(run) -> None:
     assert steps_of(run).count == 20
 
 
+def test_a_line_that_steps_several_optimizers_by_a_scaler_makes_one_step_of_all(run) -> None:
+    journal = run.journal()
+    for _ in range(20):
+        journal.backward()
+        for name in ("Adam#1", "Adam#2"):
+            with journal.inside("scaler_step", "GradScaler.step", line="train.py:9:main"):
+                journal.python(2)
+                journal.optimizer(name=name)
+    assert steps_of(run).count == 20
+
+
 def test_an_interrupted_step_is_not_counted(run) -> None:
     journal = run.journal()
     for _ in range(5):

@@ -197,7 +197,9 @@ def _optimizers(rows: pl.DataFrame) -> Events:
     )
     lines = events.key[scaled]
     meant = dict(zip(lines[stepped].tolist(), optimizer.key[inside][stepped].tolist(), strict=True))
-    key[scaled] = [meant.get(line, line) for line in lines.tolist()]
+    # A line may step several optimizers, as in a loop over them.
+    guessed = np.array([meant.get(line, line) for line in lines.tolist()], dtype=np.int64)
+    key[scaled] = np.where(stepped, optimizer.key[inside], guessed)
     return Events(events.start, events.end, key, events.value)
 
 
