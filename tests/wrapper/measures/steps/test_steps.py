@@ -160,6 +160,16 @@ def test_an_optimizer_that_is_recreated_for_every_step_is_still_a_step_each(run)
     assert steps_of(run).count == 30
 
 
+def test_an_optimizer_that_is_made_anew_between_the_steps_of_another_is_not_joined_to_them(run) -> None:
+    journal = run.journal()
+    for number in range(20):
+        for _ in range(5):
+            journal.backward()
+            journal.optimizer(name=f"SGD#{2 * number + 1}")
+        journal.optimizer(name="Adam#2")
+    assert steps_of(run).count == 120
+
+
 def test_a_scaler_that_skips_its_optimizer_still_ends_a_step(run) -> None:
     journal = run.journal()
     for number in range(20):

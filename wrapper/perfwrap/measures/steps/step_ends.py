@@ -168,7 +168,8 @@ def _in_order(anchors: Events, batches: Events, sections: Integers) -> Iterator[
 def _strangers(anchors: Events) -> frozenset[tuple[int, int]]:
     """Return the pairs of consecutive anchors that were never used at the same time.
 
-    Two that occur only once each do not count: they may be the only step of a GAN.
+    Two that occur only once each do not count: they may be the only step of a GAN. An optimizer that is made anew
+    between two steps of another, and used up before the second, was not used at the time of the first.
     """
     keys, first, count = np.unique(anchors.key, return_index=True, return_counts=True)
     last = len(anchors) - 1 - np.unique(anchors.key[::-1], return_index=True)[1]
@@ -180,6 +181,12 @@ def _strangers(anchors: Events) -> frozenset[tuple[int, int]]:
         apart = last[a] < first[b] or last[b] < first[a]
         if apart and max(count[a], count[b]) > 1:
             found.add((one, other))
+    news = changes[first[np.searchsorted(keys, anchors.key[changes + 1])] == changes + 1]
+    for at in news.tolist():
+        one, other = int(anchors.key[at]), int(anchors.key[at + 1])
+        until = last[place[other]]
+        if count[place[other]] > 1 and not (anchors.key[at + 1 : until + 1] == one).any():
+            found.update([(one, other), (other, one)])
     return frozenset(found)
 
 
