@@ -105,6 +105,24 @@ def test_an_optimizer_that_only_sections_have_is_counted() -> None:
     assert counted(spans, sums)[0] == 200
 
 
+@pytest.mark.parametrize("edges", [[150, 420], [151, 420], [150, 250, 260, 420]])
+@pytest.mark.parametrize("alone", ["Adam#1", "Adam#2"])
+def test_a_section_in_which_only_one_optimizer_of_a_step_goes_on_is_counted(
+    alone: str, edges: list[int]
+) -> None:
+    events = [("optimizer", name) for _ in range(100) for name in ("Adam#1", "Adam#2")]
+    events += [("optimizer", alone)] * 220
+    spans, sums = cut(events, edges, detail=60)
+    assert counted(spans, sums)[0] == 320
+
+
+def test_sections_in_which_each_optimizer_of_a_step_goes_on_alone_are_counted() -> None:
+    events = [("optimizer", name) for _ in range(50) for name in ("Adam#1", "Adam#2")]
+    events += [("optimizer", "Adam#1")] * 100 + [("optimizer", "Adam#2")] * 120
+    spans, sums = cut(events, [80, 200, 202, 320], detail=60)
+    assert counted(spans, sums)[0] == 270
+
+
 def test_errors_of_many_sections_do_not_add_up() -> None:
     """No optimizer has exactly one step in each step of the training, so the ratio of the detailed steps counts."""
     events = [("optimizer", name) for _ in range(2_000) for name in ("SGD#1", "SGD#2", "SGD#2")]

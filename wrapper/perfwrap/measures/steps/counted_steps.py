@@ -110,20 +110,27 @@ def _exact_counts(
 def _counts_of(
     operation: str, found: StepEnds, spans: pl.DataFrame, sums: pl.DataFrame
 ) -> tuple[Integers, pl.DataFrame] | None:
-    """Return what ``_exact_counts`` does, by the steps of scalers or by those of optimizers."""
+    """Return what ``_exact_counts`` does, by the steps of scalers or by those of optimizers.
+
+    In a section other optimizers may go on alone: as an optimizer steps once in a step, the one that stepped most
+    counts the steps there.
+    """
     groups = _groups(operation, found, spans, sums)
     if groups is None:
         return None
-    chosen = groups.one_of_each(0) or groups.one_of_each(-1)
-    if not chosen:
+    candidates = [chosen for chosen in map(groups.one_of_each, (0, -1)) if chosen]
+    if not candidates:
         return None
     is_counted, name = pl.col("operation") == operation, _name_of(operation)
     if not sums.filter(is_counted).select(name.is_in(list(set(groups.names))))["name"].all():
         return None
-    partial = groups.without(chosen)
-    is_one = is_counted & name.is_in(list(chosen))
-    sections = (
-        sums.group_by("start", "end").agg(pl.col("count").filter(is_one).sum().cast(pl.Float64)).sort("start")
+    counts = _counts_in_sections(sums, is_counted, name, candidates)
+    best = max(range(len(candidates)), key=lambda number: counts[str(number)].sum())
+    partial = groups.without(candidates[best])
+    # A difference of one is a section that begins or ends within a step.
+    most, count = pl.col("most"), pl.col(str(best))
+    sections = counts.select(
+        "start", "end", pl.when(most - count > 1).then(most).otherwise(count).alias("count")
     )
     tails = found.ends[partial & groups.after]
     ends, next_start = sections["end"].to_numpy(), np.append(sections["start"].to_numpy()[1:], np.inf)
@@ -131,6 +138,20 @@ def _counts_of(
     tail = tails[place] if tails.size else ends
     reached = np.where((tail >= ends) & (tail <= next_start), tail, ends)
     return found.ends[~partial], sections.with_columns(pl.Series("end", reached, dtype=pl.Int64))
+
+
+def _counts_in_sections(
+    sums: pl.DataFrame, is_counted: pl.Expr, name: pl.Expr, candidates: Sequence[frozenset[str]]
+) -> pl.DataFrame:
+    """Return for each section how often each candidate stepped, and how often the optimizer that did so most."""
+    section = ("start", "end")
+    by_name = sums.group_by(*section, name.alias("which")).agg(pl.col("count").filter(is_counted).sum())
+    by_candidate = [
+        pl.col("count").filter(pl.col("which").is_in(list(chosen))).sum().cast(pl.Float64).alias(str(number))
+        for number, chosen in enumerate(candidates)
+    ]
+    most = pl.col("count").max().cast(pl.Float64).alias("most")
+    return by_name.group_by(*section).agg(*by_candidate, most).sort("start")
 
 
 def _name_of(operation: str) -> pl.Expr:
