@@ -175,7 +175,7 @@ def test_a_scaler_that_skips_its_optimizer_still_ends_a_step(run) -> None:
     for number in range(20):
         journal.forward()
         journal.backward()
-        is_skipped = number in (0, 1, 7)
+        is_skipped = number in (0, 1, 7, 18, 19)
         name = "GradScaler.step skipped" if is_skipped else "GradScaler.step"
         with journal.inside("scaler_step", name, line="train.py:9:main"):
             journal.python(2)
@@ -197,14 +197,20 @@ def test_a_scaler_for_two_optimizers_makes_one_step_of_both(run) -> None:
     assert steps_of(run).count == 20
 
 
-def test_a_line_that_steps_several_optimizers_by_a_scaler_makes_one_step_of_all(run) -> None:
+@pytest.mark.parametrize("skipped", [(), ("Adam#1",), ("Adam#2",), ("Adam#1", "Adam#2")])
+def test_a_line_that_steps_several_optimizers_by_a_scaler_makes_one_step_of_all(
+    run, skipped: tuple[str, ...]
+) -> None:
     journal = run.journal()
-    for _ in range(20):
+    for number in range(20):
         journal.backward()
         for name in ("Adam#1", "Adam#2"):
-            with journal.inside("scaler_step", "GradScaler.step", line="train.py:9:main"):
+            is_skipped = number in (5, 6, 19) and name in skipped
+            label = "GradScaler.step" + " skipped" * is_skipped
+            with journal.inside("scaler_step", label, line="train.py:9:main"):
                 journal.python(2)
-                journal.optimizer(name=name)
+                if not is_skipped:
+                    journal.optimizer(name=name)
     assert steps_of(run).count == 20
 
 

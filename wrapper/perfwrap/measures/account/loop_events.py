@@ -183,7 +183,7 @@ def _pick(rows: pl.DataFrame, *operations: str) -> Events:
 def _optimizers(rows: pl.DataFrame) -> Events:
     """Return optimizer and scaler steps; a scaler step has the name of its optimizer.
 
-    A scaler step that skipped its optimizer has none inside: it gets the name that the same line called before.
+    A scaler step that skipped its optimizer has none inside, and neither has one of which only the end is recorded.
     """
     events = _pick(rows, *OPTIMIZERS)
     scaled = rows.filter(pl.col("operation").is_in(OPTIMIZERS))["operation"].to_numpy() == "scaler_step"
@@ -195,12 +195,34 @@ def _optimizers(rows: pl.DataFrame) -> Events:
     stepped = (optimizer.start[inside] >= events.start[scaled]) & (
         optimizer.start[inside] < events.end[scaled]
     )
-    lines = events.key[scaled]
-    meant = dict(zip(lines[stepped].tolist(), optimizer.key[inside][stepped].tolist(), strict=True))
-    # A line may step several optimizers, as in a loop over them.
-    guessed = np.array([meant.get(line, line) for line in lines.tolist()], dtype=np.int64)
-    key[scaled] = np.where(stepped, optimizer.key[inside], guessed)
+    meant = np.where(stepped, optimizer.key[inside], UNKNOWN)
+    key[scaled] = _in_turn(events.key[scaled].tolist(), meant.tolist())
     return Events(events.start, events.end, key, events.value)
+
+
+def _in_turn(lines: list[int], keys: list[int]) -> list[int]:
+    """Return the optimizers of scaler steps by line; unknown ones are those that the line steps before the next known.
+
+    A line may step several optimizers, as in a loop over them.
+    """
+    before: dict[tuple[int, int], int] = {}
+    after: dict[tuple[int, int], int] = {}
+    last: dict[int, int] = {}
+    following: dict[int, int] = {}
+    for line, key in zip(lines, keys, strict=True):
+        earlier = last.get(line, UNKNOWN)
+        if key != UNKNOWN and earlier != UNKNOWN:
+            before.setdefault((line, key), earlier)
+            after.setdefault((line, earlier), key)
+        last[line] = key
+        current = key if key != UNKNOWN else following.get(line, line)
+        following[line] = after.get((line, current), current)
+    found = []
+    for line, key in zip(reversed(lines), reversed(keys), strict=True):
+        meant = before.get((line, following[line]), following[line]) if key == UNKNOWN else key
+        following[line] = meant
+        found.append(meant)
+    return found[::-1]
 
 
 def _is_outermost(events: Events) -> Flags:
