@@ -479,6 +479,48 @@ def test_steps_that_were_not_counted_are_a_warning(run: Any) -> None:
     assert warning == "Some optimizer steps are missing: this version of torch does not report them."
 
 
+def paused(journal: Any, **counts: int) -> None:
+    """Write a pause of detail in which optimizers were counted."""
+    begin = journal.now
+    journal.describe("THIN", start=begin, value=-1)
+    for name, count in counts.items():
+        journal.sum("optimizer", begin, count, 5 * count, name.replace("_", "#"))
+    journal.python(1_000)
+
+
+def test_a_number_of_steps_that_is_estimated_is_a_warning(run: Any) -> None:
+    journal = run.journal()
+    for number in range(40):
+        journal.data()
+        for name in (
+            ("Adam#1", "Adam#2") if number % 3 == 0 else ("Adam#1",) if number % 3 == 1 else ("Adam#2",)
+        ):
+            journal.optimizer(name=name)
+    paused(journal, Adam_1=20, Adam_2=20)
+    journal.describe("END")
+    (warning,) = diagnose(run.read()).warnings
+    assert warning.startswith("The number of steps of the training process is estimated: ")
+
+
+@pytest.mark.parametrize(("end", "is_over", "missing"), [("END", True, 0), ("", True, 1), ("", False, 0)])
+def test_a_process_that_was_cut_off_while_steps_were_only_counted_is_a_warning(
+    run: Any, end: str, is_over: bool, missing: int
+) -> None:
+    journal = write(run)
+    paused(journal, SGD_1=20)
+    if end:
+        journal.describe(end)
+    timeline = run.read()
+    timeline = replace(
+        timeline, run={**timeline.run, "end": {"monotonic_ns": journal.now} if is_over else None}
+    )
+    found = [each for each in diagnose(timeline).warnings if "may be missing" in each]
+    assert len(found) == missing
+    assert all(
+        each.startswith("At most 128 of the last steps of the training process may be") for each in found
+    )
+
+
 def test_diagnoses_with_other_thresholds_in_other_threads_do_not_affect_each_other(run: Any) -> None:
     write(run, data=20)
     timeline = run.read()

@@ -23,6 +23,7 @@ from perfwrap.diagnosis.run_figures import (
     unknown_account,
     whole_account,
 )
+from perfwrap.diagnosis.uncertain_steps import uncertain_steps
 from perfwrap.diagnosis.verdict import failed, judge
 from perfwrap.diagnosis.would_not_help import Unhelpful, find_unhelpful
 from perfwrap.measures.account.account import find_account
@@ -57,6 +58,7 @@ from perfwrap.timeline.model import Timeline
 NO_ANSWER: Answer = Clear()
 """The answer that replaces that of a rule that failed."""
 NO_GPUS: tuple[Gpu, ...] = ()
+NO_WARNINGS: tuple[str, ...] = ()
 NONE_UNHELPFUL: tuple[Unhelpful, ...] = ()
 NO_MEMORY: tuple[GpuMemory, ...] = ()
 EXPLAINS_SHARE = 0.5
@@ -140,6 +142,7 @@ def _diagnose(
         warnings=timeline.warnings
         + _not_analyzed(evidence)
         + _not_counted(timeline)
+        + guarded(lambda: uncertain_steps(evidence), NO_WARNINGS)[0]
         + _slower_after(evidence),
         perfwrap_cost=guarded(lambda: evidence.get(find_own_cost, main), None)[0]
         if main and "imported" not in timeline.run

@@ -17,13 +17,16 @@ COUNTED_IN_PAUSES = ("optimizer", "data")
 """Operations that are counted while detailed recording is paused."""
 
 
-def add_counted(found: StepEnds, spans: pl.DataFrame, sums: pl.DataFrame) -> tuple[Integers, Flags]:
-    """Return the ends of all steps, and which of these steps were recorded in detail.
+def add_counted(found: StepEnds, spans: pl.DataFrame, sums: pl.DataFrame) -> tuple[Integers, Flags, bool]:
+    """Return the ends of all steps, which of these steps were recorded in detail, and whether their number is exact.
 
     Where a counted step ended is unknown, so the steps of a section are spaced evenly.
     """
     exact = _exact_counts(found, spans, sums)
     known, sections = exact or (found.ends, _by_ratio(found, spans, sums))
+    is_exact = (
+        exact is not None or _per_step(found, spans, found.operations) == 1 or not sections["count"].sum()
+    )
     pieces = [known]
     total = 0.0
     for start, end, count in sections.iter_rows():
@@ -37,7 +40,7 @@ def add_counted(found: StepEnds, spans: pl.DataFrame, sums: pl.DataFrame) -> tup
             pieces.append(begin + passed.astype(np.int64))
     ends = np.concatenate(pieces)
     order = np.argsort(ends, kind="stable")
-    return ends[order], (order < known.size)
+    return ends[order], (order < known.size), is_exact
 
 
 def _by_ratio(found: StepEnds, spans: pl.DataFrame, sums: pl.DataFrame) -> pl.DataFrame:
@@ -51,9 +54,14 @@ def _by_ratio(found: StepEnds, spans: pl.DataFrame, sums: pl.DataFrame) -> pl.Da
         uncounted = sums["rest"].any() and sums.filter(pl.col("operation").is_in(operations)).is_empty()
         operations = ("forward",) if uncounted else operations
     is_anchor = pl.col("operation").is_in(operations)
-    per_step = spans.filter(is_anchor).height / found.ends.size
+    per_step = _per_step(found, spans, operations)
     counted = pl.col("count").filter(is_anchor).sum() / max(per_step, 1e-9)
     return sums.group_by("start", "end").agg(counted).sort("start")
+
+
+def _per_step(found: StepEnds, spans: pl.DataFrame, operations: Sequence[str]) -> float:
+    """Return how many of these operations a detailed step has on average."""
+    return spans.filter(pl.col("operation").is_in(operations)).height / found.ends.size
 
 
 class _Groups(Struct, frozen=True):

@@ -67,6 +67,8 @@ class Steps(Struct, frozen=True, dict=True):
     """The times between two trainings, in the first step of the later one."""
     detail_ns: float = 0.0
     """Estimated cost of recording one steady step in detail."""
+    is_estimated: bool = False
+    """Whether the number of steps follows from the operations per step of the detailed ones."""
 
     @property
     def count(self) -> int:
@@ -128,7 +130,7 @@ def find_steps(evidence: Evidence, trainer: Trainer) -> Steps:
         return Steps(pl.DataFrame(schema=STEP_COLUMNS), "", 0, 0, 0, phases, events)
     thinned = with_lines(sums, spans, phases)
     thinned = thinned.filter(~pl.col("validating") | ~pl.col("rest"))
-    ends, detailed = add_counted(found, spans, thinned)
+    ends, detailed, is_exact = add_counted(found, spans, thinned)
     starts = np.append(found.start, ends[:-1])
     # Lengths of steps without detail are averages: only detailed steps show where the warm-up ends.
     # Steps captured by torch.profiler for perfwrap are slower than usual.
@@ -155,7 +157,16 @@ def find_steps(evidence: Evidence, trainer: Trainer) -> Steps:
     loop_end = find_loop_end(spans, phases, found.start, ends)
     detail_ns = find_detail_ns(timeline, trainer, table, spans, thinned)
     return Steps(
-        table, found.anchor, int(starts[warm_up]), warm_up, loop_end, phases, events, gaps, detail_ns
+        table,
+        found.anchor,
+        int(starts[warm_up]),
+        warm_up,
+        loop_end,
+        phases,
+        events,
+        gaps,
+        detail_ns,
+        not is_exact,
     )
 
 
