@@ -147,6 +147,13 @@ def test_a_cell_can_be_recorded_again_and_its_error_is_shown_once(tmp_path: Path
     assert counts == [30, 30]
 
 
+def test_a_cell_may_begin_with_another_cell_magic(tmp_path: Path) -> None:
+    marked = "%%perfwrap\n%%capture held\nprint('kept')"
+    found = run_notebook(tmp_path / "work", "%load_ext perfwrap", marked, "print(repr(held.stdout))")
+    assert not [each for each in found[1] if each.output_type == "error"]
+    assert text_of(found[2]) == "'kept\\n'\n"
+
+
 def test_a_cell_that_cannot_be_recorded_runs_and_that_is_said(tmp_path: Path) -> None:
     found = run_notebook(
         tmp_path / "work",

@@ -62,7 +62,9 @@ class CellReport:
 def run_cell(shell: Any, line: str, cell: str) -> None:
     """Run a cell with the recorder, and show its report; a cell that fails fails as without perfwrap."""
     words = _parsed(line)
-    source = f"# %%{NAME}{' ' + line if line else ''}\n" + cell.removesuffix("\n")
+    # Another cell magic must come first, but for empty lines.
+    first = "" if cell.lstrip().startswith("%%") else f"# %%{NAME}{' ' + line if line else ''}"
+    source = first + "\n" + cell.removesuffix("\n")
     watcher = _Watcher(words)
     problem = watcher.load()
     try:
