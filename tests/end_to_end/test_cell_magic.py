@@ -154,6 +154,13 @@ def test_a_cell_may_begin_with_another_cell_magic(tmp_path: Path) -> None:
     assert text_of(found[2]) == "'kept\\n'\n"
 
 
+def test_a_semicolon_hides_the_result_of_a_cell(tmp_path: Path) -> None:
+    cells = ("%%perfwrap\n40 + 2;", "%%perfwrap\n40 + 2", "40 + 2")
+    found = run_notebook(tmp_path / "work", "%load_ext perfwrap", *cells)
+    results = [sum(each.output_type == "execute_result" for each in outputs) for outputs in found[1:]]
+    assert results == [0, 1, 1]
+
+
 def test_a_cell_that_cannot_be_recorded_runs_and_that_is_said(tmp_path: Path) -> None:
     found = run_notebook(
         tmp_path / "work",

@@ -15,6 +15,8 @@ import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,7 +70,8 @@ def run_cell(shell: Any, line: str, cell: str) -> None:
     watcher = _Watcher(words)
     problem = watcher.load()
     try:
-        result = shell.run_cell(source, store_history=False)
+        with _quiet_as(shell, cell):
+            result = shell.run_cell(source, store_history=False)
     finally:
         ended = watcher.end()
     if problem or ended is None:
@@ -78,6 +81,20 @@ def run_cell(shell: Any, line: str, cell: str) -> None:
     error = result.error_before_exec or result.error_in_exec
     if error is not None:
         raise _shown(error) from None
+
+
+@contextmanager
+def _quiet_as(shell: Any, cell: str) -> Iterator[None]:
+    """Show no result of a cell that ends with a semicolon: IPython looks for it in the cell with the magic."""
+    hook = shell.displayhook
+    if not hook.semicolon_at_end_of_expression(cell):
+        yield
+        return
+    hook.quiet = lambda: True
+    try:
+        yield
+    finally:
+        del hook.quiet
 
 
 def _parsed(line: str) -> list[str]:
