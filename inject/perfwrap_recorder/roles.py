@@ -19,6 +19,8 @@ AGENT_MODULES = {
     "torch.distributed.run",
 }
 AGENT_SCRIPTS = {"accelerate", "accelerate-launch", "deepspeed", "fabric", "torchrun"}
+RUNS_PATH = ("--run-path", "--run_path")
+"""Options of torchrun with which its own forks may be the ranks."""
 SERVER_CODE = tuple(
     before + "from multiprocessing.%s import" % server
     for before in ("", "import sys; ")
@@ -55,7 +57,7 @@ def find_role(argv):
     if COMPILE_WORKER in entry.replace(".", "/"):
         return Role("helper", inert=True)
     if entry in AGENT_MODULES if kind == "-m" else os.path.basename(entry) in AGENT_SCRIPTS:
-        return Role("agent", inert=True)
+        return Role("agent", inert=not any(word in RUNS_PATH for word in argv))
     return Role("worker" if _is_worker() else "main")
 
 

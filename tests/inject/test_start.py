@@ -140,6 +140,16 @@ def test_in_an_agent_there_are_no_probes(start, interpreter, write, fake_torch):
     assert journal.facts["role"] == "agent" and "installed" not in journal.texts.values()
 
 
+def test_an_agent_whose_forks_may_be_ranks_has_probes(start, interpreter, write, fake_torch):
+    start.run.use_probes(good=GOOD)
+    script = write("bin/torchrun", "import torch")
+    words = (script, "--run-path", "--start-method", "fork", "train.py")
+    done = start.run.start(interpreter, *words, more={"PYTHONPATH": f"{start.run.hook}:{fake_torch}"})
+    assert (done.returncode, done.stderr) == (0, "")
+    (journal,) = start.run.journals()
+    assert journal.facts["role"] == "agent" and "installed" in journal.texts.values()
+
+
 SAY = "from perfwrap_recorder.journal import journal; journal.mark('from', {who!r}); "
 ENDINGS = {
     "exit": "sys.exit(5)",
