@@ -19,6 +19,8 @@ LIBRARY_SHARE = 0.25
 """Share of a function's samples from which the libraries that it calls are named."""
 MAIN_LIBRARY_SHARE = 0.75
 """Share of a line's samples in libraries from which its time is that of the library."""
+JOINED = 0.9
+"""Part of the time of a loop that one operation in its place saves at most."""
 WORTH_SHARE = 0.1
 """Share of the samples from which a second function is named, or a function has work of its own."""
 
@@ -83,11 +85,11 @@ def quote_library(function: HotFunction) -> tuple[str, ...]:
 
 
 def main_library(function: HotFunction | None) -> LibraryCall | None:
-    """Return the library function that a line spends most of its time in; None if it is its own code."""
+    """Return the library function that a function, on its main line, spends most of its time in; None if none is."""
     if function is None or function.library is None:
         return None
     library = function.library
-    is_main = library.count >= MAIN_LIBRARY_SHARE * function.on_line
+    is_main = library.count >= max(MAIN_LIBRARY_SHARE * function.on_line, MAIN_SHARE * function.count)
     return library.main if is_main else None
 
 

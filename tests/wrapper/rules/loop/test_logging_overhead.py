@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from perfwrap.journal_format import FIELD_SEPARATOR, INSTANTS
 from perfwrap.measures.account.what_if import best_without
+from perfwrap.measures.loop import logged_gaps
 from perfwrap.rules.loop import logging_overhead as rule
 from perfwrap.rules.model import Answer, Clear, Finding, Rule
 
@@ -87,3 +88,16 @@ def test_without_samples_it_is_not_checked(loop: Any, script: Path, diagnosis: C
     outcome = {outcome.rule: outcome for outcome in diagnosis().outcomes}["logging_overhead"]
     assert outcome.state == "not checked"
     assert "--sample" in outcome.why
+
+
+def test_writing_in_sections_that_mostly_do_something_else_is_found_by_py_spys_samples(
+    loop: Any, script: Path, find: Callable[[Rule], Finding], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The samples in a journal are the recorder's own; here they are taken for py-spy's.
+    monkeypatch.setattr(logged_gaps, "OUTSIDE", "recorder")
+    write(loop, script, {WRITING: 30, COUNTING: 70})
+    finding = find(rule)
+    assert finding.share == pytest.approx(0.3)
+    assert str(finding.location) == "train.py:4"
+    assert "30 of 100 samples of the training thread" in finding.evidence[0]
+    assert "writer.writerow" in finding.advice

@@ -8,6 +8,7 @@ import pytest
 from perfwrap.journal_format import FIELD_SEPARATOR, INSTANTS
 from perfwrap.measures.account.lines import Line
 from perfwrap.measures.loop import functional_models
+from perfwrap.measures.loop.busy_functions import BusyFunction
 from perfwrap.measures.loop.library_calls import LibraryCall, LibraryTime
 from perfwrap.measures.loop.python_gaps import PythonGap
 from perfwrap.measures.loop.stacks import HotFunction, Sampled
@@ -306,3 +307,24 @@ def test_code_that_makes_the_models_input_is_not_to_run_less_often(after: str, m
     code = rule.SectionCode(rule.CodeSection((gap,)), None, (), (), None)
     options = rule.section_finding(code, rule.Loop(2e6, Levers(), False, 0.0)).options
     assert any("every N steps" in option.edit for option in options) is may_be_rarer
+
+
+@pytest.mark.parametrize(
+    ("function", "place", "advice"),
+    [
+        ("Subsample.sample", "plates.py:52", "Check the code in Subsample.sample at plates.py:52"),
+        ("model", "train.py:22", "Check whether model loops over samples or parameters"),
+    ],
+)
+def test_a_function_that_reads_values_but_calls_another_that_takes_the_time_names_that(
+    function: str, place: str, advice: str
+) -> None:
+    busy = BusyFunction(Line("train.py", 22, "model"), 25, 0.6, 9e6, 6.0)
+    file, line = place.split(":")
+    hottest = HotFunction(Line(file, int(line), function), 16, 16)
+    finding = rule._busy(busy, (), Sampled(20, (hottest,), "py-spy"))
+    assert str(finding.location).startswith(place)
+    assert advice in finding.advice
+    assert "16 of 20 samples there" in finding.evidence[1]
+    if function != "model":
+        assert finding.saving[1] == pytest.approx(1 - 0.75 * 0.8 * 0.6)

@@ -1,11 +1,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from perfwrap.journal_format import FIELD_SEPARATOR, INSTANTS
+from perfwrap.measures.loop import stacks
+from perfwrap.rules import stack_samples
 from perfwrap.rules.loop import validation_share as rule
 from perfwrap.rules.model import Answer, Clear, Finding, Rule
+
+MS = 1_000_000
 
 
 def write(loop: Any, batches: int, flags: int = 0, every: int = 10, steps: int = 60) -> None:
@@ -79,3 +85,34 @@ def test_too_few_steps_are_not_checked(loop: Any, diagnosis: Callable[[], Any]) 
     write(loop, batches=20, steps=10)
     outcome = {outcome.rule: outcome for outcome in diagnosis().outcomes}["validation_share"]
     assert outcome.state == "not checked"
+
+
+@pytest.mark.parametrize("count", [60, 20])
+def test_a_loop_with_most_of_py_spys_samples_of_the_validation_is_what_to_change(
+    loop: Any,
+    find: Callable[[Rule], Finding],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    count: int,
+) -> None:
+    # The samples in a journal are the recorder's own; here they are taken for py-spy's.
+    for module in (stacks, stack_samples):
+        monkeypatch.setattr(module, "OUTSIDE", "recorder")
+    file = tmp_path / "scores.py"
+    file.write_text(
+        "def scores(rows, table, out):\n    for i in range(9):\n        out[i] = (rows[i] - table).norm()\n"
+    )
+    write(loop, batches=20)
+    for where, many in ((f"{file}:3:scores", count), ("train.py:51:main", 40)):
+        label = FIELD_SEPARATOR.join(("forward", *where.split(":")))
+        loop.journal.record(INSTANTS["STACK"], loop.journal.now - 50 * MS, MS, many, label, 1)
+    finding = find(rule)
+    edits = [option.edit for option in finding.options]
+    if count == 60:
+        assert finding.location is not None
+        assert (finding.location.file, finding.location.line) == (str(file), 3)
+        assert any("which begins at line 2" in edit for edit in edits)
+        assert "60 of 100 samples of the validation were in scores" in " ".join(finding.evidence)
+    else:
+        assert str(finding.location) == "train.py:51"
+        assert not any("begins at line" in edit for edit in edits)

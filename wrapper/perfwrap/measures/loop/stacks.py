@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Container
 
+import numpy as np
 import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,6 +30,7 @@ from perfwrap.measures.loop.library_calls import (
 )
 from perfwrap.measures.loop.python_gaps import PythonGap, find_python_gaps, pieces_of
 from perfwrap.measures.loop.section_frames import find_bounds, is_in
+from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.model import Timeline
 
@@ -187,6 +189,31 @@ def sampled_optimizer(evidence: Evidence, trainer: Trainer) -> Sampled | None:
     """Return the samples of optimizer steps; None with too few."""
     rows = _inside(evidence.timeline, evidence.get(find_account, trainer))
     return sampled(rows.filter(pl.col("track") == trainer.thread, pl.col("operation") == "optimizer"))
+
+
+def sampled_function(evidence: Evidence, trainer: Trainer, file: str, function: str) -> Sampled | None:
+    """Return the samples between recorded calls that pass a function of the program; None with too few."""
+    rows, stacks = evidence.get(_between_calls, trainer)
+    passing = [
+        stack
+        for stack in stacks
+        if stack
+        and any(each["file"] == file and each["function"] == function for each in FRAME.finditer(stack))
+    ]
+    rows = rows.filter(pl.col("stack").is_in(passing))
+    found = sampled(rows)
+    return found and replace(found, passed=_passed(rows, evidence.get(_functions_of_loop, trainer)))
+
+
+def sampled_validation(evidence: Evidence, trainer: Trainer) -> Sampled | None:
+    """Return the samples during validation phases, by their time; None with too few, or if the phases are short."""
+    phases = evidence.get(find_steps, trainer).phases
+    if not phases.start.size or np.median(phases.end - phases.start) < LONG_NS:
+        return None
+    rows = _inside(evidence.timeline, evidence.get(find_account, trainer)).filter(
+        pl.col("track") == trainer.thread, pl.col("source") == OUTSIDE
+    )
+    return sampled(rows.filter(pl.Series(phases.contain(rows["time"].to_numpy()), dtype=pl.Boolean)))
 
 
 def gap_samples(evidence: Evidence, trainer: Trainer, gap: PythonGap, alone: bool) -> pl.DataFrame:

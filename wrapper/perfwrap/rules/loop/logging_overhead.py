@@ -10,7 +10,8 @@ Why it costs
 
 How the gain is estimated
     The time between two recorded events is measured. How much of it is writing is estimated from the samples in it, and
-    from the text of the lines. At best all of it is saved and the rest gets faster, at worst 75 %.
+    from the text of the lines; or, if that is more, from py-spy's samples of the whole loop. At best all of it is saved
+    and the rest gets faster, at worst 75 %.
 
 How to fix
     Log every N steps, buffer lines and flush rarely, append instead of rewriting, write from another thread.
@@ -31,7 +32,7 @@ from perfwrap import units
 from perfwrap.measures.account.loop_figures import mean_step_ns
 from perfwrap.measures.account.what_if import MOST, best_without
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.loop.logged_gaps import LoggedGap, find_logged_gaps
+from perfwrap.measures.loop.logged_gaps import LoggedGap, LoggedSamples, find_logged_gaps, find_logged_samples
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, Option, locate, place
 
@@ -58,16 +59,25 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         if gap.logged >= limits.min_writing_share * gap.sampled
     ]
     share = sum(gap.share for gap in gaps)
+    everywhere = evidence.get(find_logged_samples, trainer)
+    if everywhere and everywhere.share <= share:
+        everywhere = None
+    share = everywhere.share if everywhere else share
     if share < limits.min_reported_share:
         return Clear(f"Writing logs takes {units.share(share)} of the loop (from call stack samples).")
-    first, step_ns = gaps[0], mean_step_ns(evidence, trainer)
-    calls = tuple(dict.fromkeys(call for gap in gaps for call in gap.calls))
+    step_ns = mean_step_ns(evidence, trainer)
+    where = everywhere.where if everywhere else gaps[0].where
+    calls = (
+        everywhere.calls if everywhere else tuple(dict.fromkeys(call for gap in gaps for call in gap.calls))
+    )
     saved = (best_without(share), 1.0 - limits.min_saved_share * share)
     return [
         Finding(
-            title=f"{SHARE} of the training loop writes logs, mostly at {place(first.where, '')}.",
+            title=f"{SHARE} of the training loop writes logs, mostly at {place(where, '')}.",
             share=share,
-            evidence=tuple(_words(gap, limits) for gap in gaps),
+            evidence=(_words_everywhere(everywhere, limits),)
+            if everywhere
+            else tuple(_words(gap, limits) for gap in gaps),
             options=(
                 Option(
                     f"Call {', '.join(calls[: limits.max_calls])} only every 50 steps or so.",
@@ -77,11 +87,19 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
                 Option("Collect the values and write them once per epoch.", saved),
             ),
             verdict="python-bound",
-            location=locate(first.where),
+            location=locate(where),
             confidence="inferred",
-            claims=reduce(or_, (gap.gap.segments for gap in gaps)),
+            claims=reduce(or_, (gap.gap.segments for gap in gaps)) if gaps else None,
         )
     ]
+
+
+def _words_everywhere(found: LoggedSamples, limits: Limits) -> str:
+    """Return what was sampled in the whole loop."""
+    return (
+        f"{units.count(found.count)} of {units.count(found.sampled)} samples of the training thread (by py-spy) are on "
+        f"lines that call {', '.join(found.calls[: limits.max_calls])}."
+    )
 
 
 def _words(gap: LoggedGap, limits: Limits) -> str:

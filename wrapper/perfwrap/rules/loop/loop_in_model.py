@@ -37,13 +37,10 @@ from perfwrap.measures.loop.python_gaps import find_loss_gaps
 from perfwrap.measures.loop.stacks import OUTSIDE, HotFunction, Sampled, sampled_computing
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, Option, locate, place
-from perfwrap.rules.stack_samples import join_passes, where
+from perfwrap.rules.stack_samples import JOINED, join_passes, where
 from perfwrap.rules.wasted_step import explains
 
 NEEDS = ("phases", "steady_steps", "stacks")
-
-SAVED = 0.9
-"""Part of the time of a loop that one operation in its place saves at most."""
 
 
 class Limits(Struct, frozen=True):
@@ -105,7 +102,7 @@ def _finding(hot: HotFunction, loop: int, sampled: Sampled, backward: float, lim
         options=(
             Option(
                 join_passes(hot, loop),
-                (1.0 - SAVED * min(1.0, share + backward), 1.0),
+                (1.0 - JOINED * min(1.0, share + backward), 1.0),
                 details="Its passes call modules: joining them helps only if they are small."
                 if calls_modules
                 else "",

@@ -39,7 +39,7 @@ from msgspec import Struct
 from perfwrap import units
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.loop_figures import mean_step_ns
-from perfwrap.measures.account.what_if import HALF, NOTHING, best_without, without
+from perfwrap.measures.account.what_if import HALF, MOST, NOTHING, best_without, without
 from perfwrap.measures.dataflow.gap_lines import find_gap_lines, find_main_line
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
@@ -47,7 +47,7 @@ from perfwrap.measures.loop.busy_functions import BusyFunction, find_busy_functi
 from perfwrap.measures.loop.functional_models import find_model_gaps
 from perfwrap.measures.loop.gap_calls import find_tensor_calls
 from perfwrap.measures.loop.python_gaps import PythonGap, find_python_gaps
-from perfwrap.measures.loop.stacks import Sampled, has_recorded_calls, sampled_gap
+from perfwrap.measures.loop.stacks import Sampled, has_recorded_calls, sampled_function, sampled_gap
 from perfwrap.measures.steps.phases import acting_share
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
@@ -59,8 +59,8 @@ from perfwrap.rules.loop._code_sections import (
 )
 from perfwrap.rules.loop._gaps import gap_location
 from perfwrap.rules.loop._section_findings import Loop, SectionCode, claims, section_finding
-from perfwrap.rules.model import SHARE, Answer, Clear, Finding, Location, NotChecked, Option, place
-from perfwrap.rules.stack_samples import library_name, main_function, main_library
+from perfwrap.rules.model import SHARE, Answer, Clear, Finding, Location, NotChecked, Option, locate, place
+from perfwrap.rules.stack_samples import library_name, main_function, main_library, quote, where
 
 NEEDS = ("phases", "steady_steps", "syncs", "transfers")
 
@@ -123,7 +123,14 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         )
         for section, sampled in _joined(rest)
     ]
-    found += [_busy(function, sections) for function, sections in inside.items()]
+    found += [
+        _busy(
+            function,
+            sections,
+            sampled_function(evidence, trainer, function.first.file, function.first.function),
+        )
+        for function, sections in inside.items()
+    ]
     idle = _gpu_idle(evidence, trainer)
     if idle is not None and idle < limits.large_share:
         return Clear(
@@ -209,20 +216,41 @@ def _is_in(section: CodeSection, function: BusyFunction) -> bool:
     )
 
 
-def _busy(function: BusyFunction, sections: Sequence[CodeSection]) -> Finding:
-    """Return the finding about a function that reads many values in each step, with ``sections`` around the reads."""
+def _busy(function: BusyFunction, sections: Sequence[CodeSection], sampled: Sampled | None) -> Finding:
+    """Return the finding about a function that reads many values in each step, with ``sections`` around the reads.
+
+    Where most of its samples are in another function, the reads are not what takes the time.
+    """
     share = function.share + sum(section.share for section in sections)
     per_step_ns = function.per_step_ns + sum(section.per_step_ns for section in sections)
     first = function.first
     name = first.function or "a function"
+    selected = function.segments | claims(sections) if sections else function.segments
+    basis = f"{units.duration(per_step_ns)} per step, with the reads, in lines {first.line} to {function.until_line}."
+    hottest = main_function(sampled)
+    if sampled and hottest and (hottest.line.file, hottest.line.function) != (first.file, first.function):
+        part = hottest.count / sampled.count
+        return Finding(
+            title=f"{SHARE} of the training loop is {name} at {place(first, '')}, mostly {where(hottest)}.",
+            share=share,
+            evidence=(basis, *quote(sampled, "there")),
+            options=(
+                Option(
+                    f"Check the code in {where(hottest)}: compute once what is the same in each step, and replace "
+                    "operations on more than a step needs.",
+                    (best_without(share), 1.0 - MOST * part * share),
+                ),
+            ),
+            verdict="python-bound",
+            location=locate(hottest.line),
+            confidence="inferred",
+            claims=selected,
+        )
     return Finding(
         title=f"{SHARE} of the training loop is {name} at {place(first, '')}, which reads "
         f"{units.number(function.reads_per_step)} values of tensors in each step.",
         share=share,
-        evidence=(
-            f"{units.duration(per_step_ns)} per step, with the reads, in lines {first.line} to "
-            f"{function.until_line}.",
-        ),
+        evidence=(basis, *quote(sampled, "there")),
         options=(
             Option(
                 f"Check whether {name} loops over samples or parameters. Compute on the whole batch at once, or on "
@@ -233,7 +261,7 @@ def _busy(function: BusyFunction, sections: Sequence[CodeSection]) -> Finding:
         verdict="python-bound",
         location=Location(first.file, first.line, first.function, function.until_line),
         confidence="inferred",
-        claims=function.segments | claims(sections) if sections else function.segments,
+        claims=selected,
     )
 
 

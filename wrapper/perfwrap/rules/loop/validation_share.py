@@ -8,9 +8,10 @@ Why it costs
 
 How the gain is estimated
     Arithmetic on the measured share: at worst half of it is saved (validate half as often), at best three quarters (a
-    quarter as often).
+    quarter as often). Where most of it is a loop, at best nine tenths of the loop's samples.
 
 How to fix
+    Where py-spy's samples show that most of it is a loop whose passes do not depend on each other, work on all at once.
     Validate less often or on a part of the data, with a larger batch, under torch.inference_mode(). Where starting
     DataLoader workers is most of a validation, keep the workers alive or load a small set without workers.
 
@@ -29,6 +30,8 @@ from perfwrap.measures.account.loop_figures import busiest_line
 from perfwrap.measures.account.what_if import NEARLY_ALL, NOTHING, without
 from perfwrap.measures.data_loading.loaders import find_loaders
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.loop.model_loops import find_model_loop
+from perfwrap.measures.loop.stacks import HotFunction, Sampled, sampled_validation
 from perfwrap.measures.steps.validation import find_validation
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import (
@@ -42,6 +45,7 @@ from perfwrap.rules.model import (
     named,
     place,
 )
+from perfwrap.rules.stack_samples import JOINED, join_passes, main_function, quote, where
 
 NEEDS = ("steady_steps",)
 
@@ -101,15 +105,20 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
                 f"{units.share(validation.grad_share)} of the loop is validation with gradients",
             ),
         )
+    sampled = sampled_validation(evidence, trainer)
+    hottest = main_function(sampled)
+    words += quote(sampled, "of the validation")
     starts = evidence.get(find_account, trainer).share_of(WORKER_STARTS)
     if starts >= limits.min_start_share * share:
         return [_of_workers(evidence, trainer, share, starts, words)]
+    loop = _loop(evidence, trainer, sampled, hottest, share)
     return [
         Finding(
             title=f"{SHARE} of the training loop is validation, mostly at {where}.",
             share=share,
             evidence=tuple(words),
             options=(
+                *loop,
                 Option(
                     "Validate half as often.",
                     saved,
@@ -125,10 +134,24 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
                 *inference,
             ),
             verdict="checkpoint/validation-bound",
-            location=locate(line),
+            location=locate(hottest.line if hottest and loop else line),
             claims=pl.col("part") == "validation",
         )
     ]
+
+
+def _loop(
+    evidence: Evidence, trainer: Trainer, sampled: Sampled | None, hottest: HotFunction | None, share: float
+) -> tuple[Option, ...]:
+    """Return what to change where most of the validation is a loop whose passes do not depend on each other."""
+    if sampled is None or hottest is None:
+        return ()
+    loop = find_model_loop(evidence, trainer, hottest.line)
+    if loop is None:
+        return ()
+    part = hottest.count / sampled.count
+    basis = f"{units.share(part * share)} of the loop is {where(hottest)}"
+    return (Option(join_passes(hottest, loop), (1.0 - JOINED * part * share, 1.0), basis),)
 
 
 def _of_workers(
