@@ -9,7 +9,7 @@ from auraloss.freq import MultiResolutionSTFTLoss
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-SOUNDS, LENGTH, BATCH, EPOCHS = 64, 16384, 8, 7
+SOUNDS, LENGTH, BATCH, EPOCHS = 32, 12288, 8, 5
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ import torch
 from byol_pytorch import BYOL
 from torch import nn
 
-SIZE, BATCH, STEPS, EPOCHS = 32, 32, 10, 7
+SIZE, BATCH, STEPS, EPOCHS = 32, 32, 30, 6
 
 
 def network() -> nn.Sequential:

@@ -10,8 +10,9 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+import torch
 
-STEPS, EPISODE, EPISODES, OBSERVED, MOVED = 8000, 200, 5, 15, 3
+STEPS, EPISODE, EPISODES, OBSERVED, MOVED = 2200, 200, 1, 15, 3
 
 
 class TimeLimit:
@@ -52,15 +53,26 @@ class TimeLimit:
         """Do nothing."""
 
 
+class Adam(torch.optim.Adam):
+    """Does not note that it changed parameters, as in PyTorch 1.4, for which the script was written."""
+
+    def step(self, closure: Any = None) -> Any:
+        """Change the parameters."""
+        parameters = tuple(each for group in self.param_groups for each in group["params"])
+        with torch.autograd._unsafe_preserve_version_counter(parameters):
+            return super().step(closure)
+
+
 def main() -> None:
     """Run the script."""
+    torch.optim.Adam = Adam  # type: ignore[misc]
     gym = types.ModuleType("gym")
     gym.spaces, gym.make = gymnasium.spaces, lambda name: TimeLimit()  # type: ignore[attr-defined]
     gym.wrappers = types.ModuleType("gym.wrappers")  # type: ignore[attr-defined]
     gym.wrappers.TimeLimit, gym.wrappers.Monitor = TimeLimit, None
     sys.modules.update({"gym": gym, "gym.spaces": gym.spaces, "gym.wrappers": gym.wrappers})
     sys.modules["pybullet_envs"] = types.ModuleType("pybullet_envs")
-    sys.argv[1:] = ["--gym-id", "Springs-v0", "--total-timesteps", str(STEPS), "--learning-starts", "500"]
+    sys.argv[1:] = ["--gym-id", "Springs-v0", "--total-timesteps", str(STEPS), "--learning-starts", "200"]
     runpy.run_path("cleanrl/ddpg_continuous_action.py", run_name="__main__")
 
 

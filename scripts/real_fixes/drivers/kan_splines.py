@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from kan import MultKAN
 
-VARIABLES, POINTS, STEPS, EPOCHS = 4, 600, 3, 7
+VARIABLES, POINTS, STEPS, EPOCHS = 4, 800, 1, 6
 
 
 def main() -> None:
@@ -23,7 +23,7 @@ def main() -> None:
         "test_input": inputs[POINTS:],
         "test_label": labels[POINTS:],
     }
-    model = MultKAN(width=[VARIABLES, 10, 10, 1], grid=5, k=3, seed=0)
+    model = MultKAN(width=[VARIABLES, 30, 1], grid=5, k=3, seed=0, symbolic_enabled=False)
     for epoch in range(EPOCHS):
         started = time.perf_counter()
         results = model.train(dataset, opt="LBFGS", steps=STEPS, lamb=0.001, update_grid=epoch == 0)

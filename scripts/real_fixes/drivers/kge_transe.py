@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import collections.abc
 import sys
 import time
 import types
@@ -12,6 +14,7 @@ import torch
 
 ENTITIES, RELATIONS, TRIPLES, JUDGED, EPOCHS = 1000, 20, 6000, 200, 7
 
+collections.Mapping = collections.abc.Mapping  # type: ignore[attr-defined]
 # Of a search for settings that this training does not do.
 search = types.ModuleType("kge.job.ax_search")
 search.AxSearchJob = None  # type: ignore[attr-defined]

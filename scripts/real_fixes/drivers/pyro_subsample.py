@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 
-import pyro
-import pyro.distributions as dist
 import torch
-from pyro.infer import SVI, Trace_ELBO
-from pyro.infer.autoguide import AutoDiagonalNormal
-from pyro.optim import Adam
 
-POINTS, FEATURES, BATCH, STEPS, EPOCHS = 100_000, 20, 256, 150, 7
+torch.__version__ = "1.4.0"  # this Pyro refuses later ones
+
+import pyro  # noqa: E402
+import pyro.distributions as dist  # noqa: E402
+from pyro.infer import SVI, Trace_ELBO  # noqa: E402
+from pyro.infer.autoguide import AutoDiagonalNormal  # noqa: E402
+from pyro.optim import Adam  # noqa: E402
+
+POINTS, FEATURES, BATCH, STEPS, EPOCHS = 100_000, 20, 256, 100, 6
 
 
 def model(inputs: torch.Tensor, targets: torch.Tensor) -> None:

@@ -9,7 +9,7 @@ from pytorch_optimizer import ScalableShampoo
 from small_images import classes_of_images, embedder
 from torch import nn
 
-CLASSES, IMAGES, BATCH, EPOCHS = 10, 160, 32, 7
+CLASSES, IMAGES, BATCH, EPOCHS = 10, 1600, 32, 6
 
 
 def main() -> None:

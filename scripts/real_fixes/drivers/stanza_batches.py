@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-TRAINED, DEVELOPED, LETTERS, STEPS, EVERY = 120, 40, "abcdefghijklmnopqrstuvwxyz", 120, 20
+TRAINED, DEVELOPED, LETTERS, STEPS, EVERY = 60, 8, "abcdefghijklmnopqrstuvwxyz", 42, 6
 
 
 class Timer(logging.Handler):
@@ -53,8 +53,8 @@ def main() -> None:
     dev, dev_labels = write_data("dev", DEVELOPED, 30)
     arguments = ["--txt_file", train, "--label_file", labels, "--dev_txt_file", dev, "--dev_label_file", dev_labels]
     arguments += ["--dev_conll_gold", "dev.gold", "--conll_file", "dev.conllu", "--lang", "en"]
-    arguments += ["--shorthand", "en_random", "--max_seqlen", "300", "--steps", str(STEPS)]
-    sys.argv[1:] = [*arguments, "--eval_steps", str(EVERY), "--no_use_mwt", "--cpu"]
+    arguments += ["--shorthand", "en_random", "--max_seqlen", "300", "--batch_size", "8"]
+    sys.argv[1:] = [*arguments, "--steps", str(STEPS), "--eval_steps", str(EVERY), "--no_use_mwt", "--cpu"]
 
     from stanza.models import tokenizer
     from stanza.models.tokenization import utils

@@ -15,7 +15,7 @@ sys.modules["genbmm"] = bands
 
 from torch_struct import LinearChain, LinearChainCRF  # noqa: E402
 
-SENTENCES, WORDS, LONGEST, TAGS, BATCH, EPOCHS = 320, 500, 24, 8, 32, 7
+SENTENCES, WORDS, LONGEST, TAGS, BATCH, EPOCHS = 1280, 500, 24, 8, 32, 6
 
 
 class Tagger(nn.Module):
