@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
+from perfwrap.measures.account.lines import Line
+from perfwrap.measures.dataflow import wasted_work
 from perfwrap.measures.dataflow.dataflow import find_dataflow
+from perfwrap.measures.dataflow.waste import Waste
 from perfwrap.measures.dataflow.wasted_work import (
     FROZEN,
     KINDS,
@@ -20,10 +24,11 @@ from perfwrap.measures.dataflow.wasted_work import (
     why_no_window,
 )
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.loop.model_loops import find_any_loop, find_model_loop
 from perfwrap.measures.main_trainer import find_main_trainer
 from perfwrap.timeline.coverage import DATAFLOW
 from perfwrap.timeline.model import Timeline
-from perfwrap.timeline.operation_window import BACKWARD, RECOMPUTE
+from perfwrap.timeline.operation_window import BACKWARD, RECOMPUTE, Frame
 
 from tests.wrapper.drawn_windows import Draw, Step, add_windows
 
@@ -196,3 +201,16 @@ def test_why_there_is_no_window_is_said(run: Run, notes: tuple[str, ...], why: s
     assert why_no_window(evidence, trainer) == why
     found = Evidence(add_windows(evidence.timeline, lambda step: step.train(step.batch())))
     assert why_no_window(found, trainer) is None
+
+
+@pytest.mark.parametrize(("in_recurrence", "first"), [(True, 56), (False, 77)])
+def test_a_recurrence_is_at_its_own_loop_and_not_at_one_that_calls_it(
+    in_recurrence: bool, first: int
+) -> None:
+    frames = [Frame("net.py", 56, "states", False), Frame("net.py", 77, "forward", False)]
+    flow: Any = SimpleNamespace(stack=lambda number: frames, cost=lambda number: 1.0)
+    loops = {(find_any_loop, 56): 50, (find_any_loop, 77): 76, (find_model_loop, 77): 76}
+    evidence: Any = SimpleNamespace(get=lambda find, trainer, line: loops.get((find, line.line)))
+    trainer: Any = None
+    waste = Waste((1,), 0.5, (Line("net.py", 56, "states"),), (), in_recurrence=in_recurrence)
+    assert wasted_work._at_loop(evidence, trainer, flow, waste).lines[0].line == first

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from perfwrap.rules.health import host_memory_growth as rule
 from perfwrap.rules.model import Answer, Clear, Finding, NotChecked, Rule
+
+from tests.wrapper.drawn_windows import add_windows
 
 MS = 1_000_000
 MIB = 1 << 20
@@ -149,3 +153,19 @@ def test_a_leak_is_before_what_costs_little_time(loop: Any, diagnosis: Callable[
     train(loop)
     weigh(loop, lambda second: 500 + 20 * second)
     assert diagnosis().findings[0].rule == "host_memory_growth"
+
+
+def test_memory_of_perfwraps_own_dataflow_windows_is_no_growth(
+    loop: Any, run: Any, ask: Callable[[Rule], Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(loop)
+    weigh(loop, lambda second: 500 + 20 * second)
+    timeline = run.read()
+    drawn = add_windows(timeline, lambda step: step.train(step.batch()))
+    moved = [
+        msgspec.structs.replace(window, opened=timeline.spans["start"][0] + 11_000 * MS)
+        for window in drawn.operation_windows
+    ]
+    assert isinstance(ask(rule), list)
+    monkeypatch.setattr(run, "read", lambda: replace(timeline, operation_windows=tuple(moved)))
+    assert not isinstance(ask(rule), list)

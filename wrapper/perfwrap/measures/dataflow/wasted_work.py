@@ -103,7 +103,7 @@ def find_wasted_work(evidence: Evidence, trainer: Trainer) -> WastedWork | None:
 def _at_loop(evidence: Evidence, trainer: Trainer, flow: Dataflow, waste: Waste) -> Waste:
     """Return a loop with the line in front that is inside of the loop in the source, if it calls the others."""
     functions = {(line.file, line.function) for line in waste.lines}
-    find_loop = find_any_loop if waste.is_parallel else find_model_loop
+    find_loop = find_any_loop if waste.is_parallel or waste.in_recurrence else find_model_loop
     for frame in flow.stack(max(waste.operations, key=flow.cost)):
         line = line_of(frame)
         if not frame.is_installed and evidence.get(find_loop, trainer, line) is not None:

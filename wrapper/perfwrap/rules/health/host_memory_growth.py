@@ -67,7 +67,10 @@ class Limits(Struct, frozen=True):
 def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Check the memory of the process and of its workers during the loop."""
     account, timeline = evidence.get(find_account, trainer), evidence.timeline
-    start, end = account.start, account.end
+    # What a dataflow window holds is perfwrap's own memory; it may grow until the last one has ended.
+    windows = [each for each in timeline.operation_windows if each.process == trainer.process]
+    start = max([account.start, *(each.opened + each.ends[-1] for each in windows if each.ends)])
+    end = account.end
     if not is_sampled(timeline, trainer.process, start, end):
         return NotChecked("Memory of the process was not recorded long enough; train longer.")
     main = process_growth(timeline, trainer, start, end)
