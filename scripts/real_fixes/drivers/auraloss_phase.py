@@ -17,7 +17,9 @@ def main() -> None:
     torch.manual_seed(0)
     moments = torch.arange(LENGTH) / 16000
     clean = torch.sin(moments * torch.empty(SOUNDS, 1, 1).uniform_(600, 6000)) * 0.5
-    loader = DataLoader(TensorDataset(clean + 0.1 * torch.randn_like(clean), clean), batch_size=BATCH, shuffle=True)
+    loader = DataLoader(
+        TensorDataset(clean + 0.1 * torch.randn_like(clean), clean), batch_size=BATCH, shuffle=True
+    )
     network = nn.Sequential(
         nn.Conv1d(1, 8, 15, padding=7),
         nn.PReLU(),

@@ -27,7 +27,10 @@ def write_data(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, number in (("train", TRIPLES), ("valid", JUDGED), ("test", JUDGED)):
         heads, tails = random.integers(ENTITIES, size=(2, number))
-        lines = (f"{a}\t{r}\t{b}\n" for a, r, b in zip(heads, random.integers(RELATIONS, size=number), tails))
+        lines = (
+            f"{a}\t{r}\t{b}\n"
+            for a, r, b in zip(heads, random.integers(RELATIONS, size=number), tails, strict=True)
+        )
         (folder / f"{name}.del").write_text("".join(lines))
     for name, number in (("entity_map", ENTITIES), ("relation_map", RELATIONS)):
         (folder / f"{name}.del").write_text("".join(f"{place}\t{name}{place}\n" for place in range(number)))

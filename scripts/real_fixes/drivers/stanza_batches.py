@@ -1,4 +1,4 @@
-"""Train Stanza's tokenizer on random words, with the program of the project, and judge it on paragraphs of some length."""
+"""Train Stanza's tokenizer on random words, with the program of the project, and judge it on long paragraphs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ class Timer(logging.Handler):
         if "Dev score" not in record.getMessage():
             return
         now = time.perf_counter()
-        print(f"epoch {self.epoch} {record.getMessage().strip()} seconds {now - self.started:.3f}", flush=True)
+        print(
+            f"epoch {self.epoch} {record.getMessage().strip()} seconds {now - self.started:.3f}", flush=True
+        )
         self.epoch, self.started = self.epoch + 1, now
 
 
@@ -51,7 +53,16 @@ def main() -> None:
     """Run the program."""
     train, labels = write_data("train", TRAINED, 8)
     dev, dev_labels = write_data("dev", DEVELOPED, 30)
-    arguments = ["--txt_file", train, "--label_file", labels, "--dev_txt_file", dev, "--dev_label_file", dev_labels]
+    arguments = [
+        "--txt_file",
+        train,
+        "--label_file",
+        labels,
+        "--dev_txt_file",
+        dev,
+        "--dev_label_file",
+        dev_labels,
+    ]
     arguments += ["--dev_conll_gold", "dev.gold", "--conll_file", "dev.conllu", "--lang", "en"]
     arguments += ["--shorthand", "en_random", "--max_seqlen", "300", "--batch_size", "8"]
     sys.argv[1:] = [*arguments, "--steps", str(STEPS), "--eval_steps", str(EVERY), "--no_use_mwt", "--cpu"]
@@ -60,7 +71,9 @@ def main() -> None:
     from stanza.models.tokenization import utils
 
     logging.getLogger("stanza").addHandler(Timer())
-    tokenizer.eval_model = lambda args, trainer, batches, vocab, mwt: count_errors(utils, args, trainer, batches, vocab)
+    tokenizer.eval_model = lambda args, trainer, batches, vocab, mwt: count_errors(
+        utils, args, trainer, batches, vocab
+    )
     tokenizer.main()
 
 
