@@ -147,18 +147,24 @@ def test_a_cell_can_be_recorded_again_and_its_error_is_shown_once(tmp_path: Path
     assert counts == [30, 30]
 
 
-def test_a_cell_may_begin_with_another_cell_magic(tmp_path: Path) -> None:
-    marked = "%%perfwrap\n%%capture held\nprint('kept')"
-    found = run_notebook(tmp_path / "work", "%load_ext perfwrap", marked, "print(repr(held.stdout))")
+def test_cells_with_other_magics_a_semicolon_or_await(tmp_path: Path) -> None:
+    found = run_notebook(
+        tmp_path / "work",
+        "%load_ext perfwrap",
+        "%%perfwrap\n%%capture held\nprint('kept')",
+        "print(repr(held.stdout))",
+        "%%perfwrap\n40 + 2;",
+        "%%perfwrap\n40 + 2",
+        "40 + 2",
+        "%%perfwrap\nimport asyncio\nawait asyncio.sleep(0)",
+        fails=True,
+    )
     assert not [each for each in found[1] if each.output_type == "error"]
     assert text_of(found[2]) == "'kept\\n'\n"
-
-
-def test_a_semicolon_hides_the_result_of_a_cell(tmp_path: Path) -> None:
-    cells = ("%%perfwrap\n40 + 2;", "%%perfwrap\n40 + 2", "40 + 2")
-    found = run_notebook(tmp_path / "work", "%load_ext perfwrap", *cells)
-    results = [sum(each.output_type == "execute_result" for each in outputs) for outputs in found[1:]]
+    results = [sum(each.output_type == "execute_result" for each in outputs) for outputs in found[3:6]]
     assert results == [0, 1, 1]
+    (error,) = [each for each in found[6] if each.output_type == "error"]
+    assert "cannot record a cell with `await` outside of a function" in error.evalue
 
 
 def test_a_cell_that_cannot_be_recorded_runs_and_that_is_said(tmp_path: Path) -> None:

@@ -172,6 +172,7 @@ def test_a_program_that_cannot_be_measured_is_exit_code_1(tmp_path: Path) -> Non
         (("--preset", "memory", "bf16", "--", sys.executable, "train.py"), "exclude each other"),
         (("--precision", "much", "--", sys.executable, "train.py"), "takes a percentage"),
         (("bf16", "--", "no-such-program"), "command 'no-such-program' was not found"),
+        (("bf16", "--", sys.executable, "-u", "-W", "error", "-"), "comes from standard input"),
     ],
 )
 def test_what_cannot_be_tried_is_said_before_anything_runs(

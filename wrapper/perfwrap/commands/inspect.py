@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from pathlib import Path
@@ -13,12 +12,11 @@ import typer
 from perfwrap import run_folder
 from perfwrap.commands.options import recording_options as record
 from perfwrap.commands.run_report import show
+from perfwrap.commands.try_ import check_command
 from perfwrap.commands.try_progress import TryProgress
-from perfwrap.errors import PerfwrapError
 from perfwrap.experiments.reading import read, read_timeline
 from perfwrap.experiments.runner import Settings, run_once
 from perfwrap.experiments.trial import Run
-from perfwrap.launch import environment, process
 from perfwrap.measures.dataflow.wasted_work import find_obstacle
 from perfwrap.run_folder import RunFolder
 from perfwrap.shown_text import say
@@ -62,7 +60,7 @@ def inspect(
     twice, and ends the program. Wasted work is reported only if these steps prove it. Exit code 1: the program made no
     steps that could be inspected.
     """
-    _check(command)
+    check_command(command or [], "perfwrap inspect -- python train.py")
     command = list(command or ())
     folder = run_folder.create_parent(out, f"{NAME}-{run_folder.stem(command)}")
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -92,18 +90,3 @@ def _note_end(run: RunFolder) -> None:
     manifest = run.read_manifest()
     if isinstance(manifest.get("exit"), dict):
         run.write_manifest({**manifest, "exit": {**manifest["exit"], "after_trial": True}})
-
-
-def _check(command: list[str] | None) -> None:
-    """Raise PerfwrapError if the command cannot be inspected."""
-    if not command:
-        raise PerfwrapError("No command was given.", "For example: perfwrap inspect -- python train.py")
-    if process.find(command[0], os.environ) is None:
-        raise PerfwrapError(
-            f"The command {command[0]!r} was not found.", "For example: perfwrap inspect -- python train.py"
-        )
-    if environment.is_off(os.environ) or environment.outer_run(os.environ) is not None:
-        raise PerfwrapError(
-            "perfwrap is disabled by PERFWRAP_OFF, or is already recording this process.",
-            "Run `perfwrap inspect` on its own, without PERFWRAP_OFF.",
-        )

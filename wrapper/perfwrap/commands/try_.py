@@ -197,6 +197,26 @@ def check_command(command: list[str], example: str) -> None:
             "perfwrap is disabled by PERFWRAP_OFF, or is already recording this process.",
             "Run this command on its own, without PERFWRAP_OFF.",
         )
+    if _comes_from_stdin(command):
+        raise PerfwrapError(
+            "The program comes from standard input, which the runs of it cannot share.",
+            "Write it to a file first, and name the file in the command.",
+        )
+
+
+def _comes_from_stdin(command: list[str]) -> bool:
+    """Return whether a Python reads its program from standard input."""
+    if not Path(command[0]).name.startswith("python"):
+        return False
+    words = iter(command[1:])
+    for word in words:
+        if word in ("-W", "-X"):
+            next(words, None)
+        elif word == "-" or not word.startswith("-"):
+            return word == "-"
+        elif word[1] != "-" and word[-1] in "cm" or word[1:2] in ("c", "m"):
+            return False
+    return True
 
 
 def _planned(changes: list[str], preset: str, find_batch_size: bool) -> tuple[Planned, ...] | None:

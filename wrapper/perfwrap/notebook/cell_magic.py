@@ -9,6 +9,8 @@ another process: the kernel imports neither polars nor numpy for it.
 from __future__ import annotations
 
 import argparse
+import ast
+import inspect
 import json
 import os
 import shlex
@@ -64,6 +66,11 @@ class CellReport:
 def run_cell(shell: Any, line: str, cell: str) -> None:
     """Run a cell with the recorder, and show its report; a cell that fails fails as without perfwrap."""
     words = _parsed(line)
+    if _awaits(shell.transform_cell(cell)):
+        raise ValueError(
+            f"%%{NAME} cannot record a cell with `await` outside of a function: the kernel's event loop is running. "
+            f"Remove %%{NAME}, or train in a cell without `await`."
+        )
     # Another cell magic must come first, but for empty lines.
     first = "" if cell.lstrip().startswith("%%") else f"# %%{NAME}{' ' + line if line else ''}"
     source = first + "\n" + cell.removesuffix("\n")
@@ -81,6 +88,15 @@ def run_cell(shell: Any, line: str, cell: str) -> None:
     error = result.error_before_exec or result.error_in_exec
     if error is not None:
         raise _shown(error) from None
+
+
+def _awaits(code: str) -> bool:
+    """Return whether code awaits something outside of its functions."""
+    try:
+        made = compile(code, "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    except (SyntaxError, ValueError):
+        return False
+    return bool(made.co_flags & inspect.CO_COROUTINE)
 
 
 @contextmanager
