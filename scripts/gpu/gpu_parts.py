@@ -171,7 +171,7 @@ def try_windows(given: Given) -> Found:
     steps = 40 if given.small else WINDOW_STEPS
     for name, options in WINDOWS.items():
         pinned = ["pinned"] if "pinned" in name else []
-        if pinned and given.device != "cuda":
+        if (pinned and given.device != "cuda") or (given.small and name == "auto"):
             continue  # The loader pins memory for CUDA only.
         command = [sys.executable, str(HERE / "window_loop.py"), str(steps), *pinned]
         folder = given.folder / name.replace(" ", "-").replace(",", "")
@@ -208,7 +208,8 @@ def compare_behaviours(given: Given) -> Found:
     """
     started: dict[str, subprocess.Popen[str]] = {}
     parts = ["ordinary", "values"] if given.small else []
-    for number, name in enumerate([overhead.BARE, overhead.BARE_AGAIN, *RECORDINGS]):
+    recordings = ["--window"] if given.small else [*RECORDINGS]
+    for number, name in enumerate([overhead.BARE, overhead.BARE_AGAIN, *recordings]):
         command = [sys.executable, str(HERE / "behaviours.py"), *parts]
         if name in RECORDINGS:
             command = record.wrap(command, given.folder / str(number), **RECORDINGS[name])
@@ -225,7 +226,7 @@ def compare_behaviours(given: Given) -> Found:
             "bare": text,
             "repeatable": again.get(part) == text,
             "different": {
-                name: printed[name].get(part) for name in RECORDINGS if printed[name].get(part) != text
+                name: printed[name].get(part) for name in recordings if printed[name].get(part) != text
             },
         }
         for part, text in bare.items()
@@ -270,6 +271,7 @@ def measure_loops(given: Given) -> Found:
         "--no-window": lambda command, folder: record.wrap(command, folder, window=""),
     }
     if given.small:
+        del variants[overhead.BARE_AGAIN]
         overhead.TURNS.update(dict.fromkeys(given.steps, (8, 4)))
     return {
         f"{ms:g}": overhead.measure(dict(variants), ms, given.casts, 1, given.folder / f"{ms:g}")

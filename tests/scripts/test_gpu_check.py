@@ -185,6 +185,7 @@ def test_without_a_gpu_it_says_so_and_ends_with_2() -> None:
     assert done.stdout == ""
 
 
+@pytest.mark.timeout(1200)
 def test_from_end_to_end_on_a_device_without_hardware(tmp_path: Path) -> None:
     """The stand-in is a device to PyTorch, with real asynchrony; what only a GPU has is left out with the reason."""
     torch = pytest.importorskip("torch", reason="needs PyTorch in the environment of the tests")
