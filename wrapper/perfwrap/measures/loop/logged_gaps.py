@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.lines import Line
+from perfwrap.measures.account.loop_figures import trains_on_gpu
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.python_gaps import PythonGap, find_python_gaps
 from perfwrap.measures.loop.source_calls import writing_calls
@@ -62,7 +63,12 @@ class LoggedSamples(Struct, frozen=True):
 
 
 def find_logged_samples(evidence: Evidence, trainer: Trainer) -> LoggedSamples | None:
-    """Return all samples on lines that write, wherever in the loop; None with too few."""
+    """Return all samples on lines that write, wherever in the loop; None with too few.
+
+    None too on a GPU, where such a line may wait for the values that it writes.
+    """
+    if trains_on_gpu(evidence, trainer):
+        return None
     account = evidence.get(find_account, trainer)
     rows = evidence.timeline.stacks.filter(
         pl.col("time").is_between(account.start, account.end, closed="left"),
