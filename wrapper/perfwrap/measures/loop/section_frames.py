@@ -64,21 +64,23 @@ def is_in(stack: str, gap: PythonGap, bounds: Bounds, alone: bool) -> bool:
     frames = [(found["function"], found["file"], int(found["line"])) for found in FRAME.finditer(stack)]
     until = bounds.until
     if until is not None and any(
-        file == until.file and _same(name, until.function) and _is_before(line, until.line, bounds.last_event)
+        file == until.file
+        and is_same_function(name, until.function)
+        and _is_before(line, until.line, bounds.last_event)
         for name, file, line in frames
     ):
         return True
     calls = bounds.calls
     if calls is not None and any(
         file == calls.file
-        and _same(name, calls.function)
+        and is_same_function(name, calls.function)
         and line not in (calls.after, calls.until)
         and _between(line, calls.after, calls.until, None)
         for name, file, line in frames
     ):
         return True
     here = [(name, line) for name, file, line in frames if file == gap.after.file]
-    own = [line for name, line in here if _same(name, gap.after.function)]
+    own = [line for name, line in here if is_same_function(name, gap.after.function)]
     if not own and len(frames) == 1:
         return alone
     # The event before the section may be in a function that has returned: then the lines of its callers decide.
@@ -114,7 +116,7 @@ def _call_lines(evidence: Evidence, trainer: Trainer, event: Line) -> dict[tuple
             (
                 number
                 for number in range(len(frames) - 1, -1, -1)
-                if frames[number][1] == event.file and _same(frames[number][0], event.function)
+                if frames[number][1] == event.file and is_same_function(frames[number][0], event.function)
             ),
             0,
         )
@@ -176,6 +178,6 @@ def _between(line: int, after: int, until: int | None, next_event: int | None) -
     return after <= line <= until if after <= until else line >= after or line <= until
 
 
-def _same(name: str, other: str) -> bool:
+def is_same_function(name: str, other: str) -> bool:
     """Return whether two names may be of one function: some Python versions include the class, others do not."""
     return name.rpartition(".")[2] == other.rpartition(".")[2]

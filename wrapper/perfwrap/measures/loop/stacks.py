@@ -29,7 +29,7 @@ from perfwrap.measures.loop.library_calls import (
     library_time,
 )
 from perfwrap.measures.loop.python_gaps import PythonGap, find_python_gaps, pieces_of
-from perfwrap.measures.loop.section_frames import find_bounds, is_in
+from perfwrap.measures.loop.section_frames import find_bounds, is_in, is_same_function
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.model import Timeline
@@ -198,7 +198,10 @@ def sampled_function(evidence: Evidence, trainer: Trainer, file: str, function: 
         stack
         for stack in stacks
         if stack
-        and any(each["file"] == file and each["function"] == function for each in FRAME.finditer(stack))
+        and any(
+            each["file"] == file and is_same_function(each["function"], function)
+            for each in FRAME.finditer(stack)
+        )
     ]
     rows = rows.filter(pl.col("stack").is_in(passing))
     found = sampled(rows)

@@ -47,7 +47,14 @@ from perfwrap.measures.loop.busy_functions import BusyFunction, find_busy_functi
 from perfwrap.measures.loop.functional_models import find_model_gaps
 from perfwrap.measures.loop.gap_calls import find_tensor_calls
 from perfwrap.measures.loop.python_gaps import PythonGap, find_python_gaps
-from perfwrap.measures.loop.stacks import Sampled, has_recorded_calls, sampled_function, sampled_gap
+from perfwrap.measures.loop.section_frames import is_same_function
+from perfwrap.measures.loop.stacks import (
+    HotFunction,
+    Sampled,
+    has_recorded_calls,
+    sampled_function,
+    sampled_gap,
+)
 from perfwrap.measures.steps.phases import acting_share
 from perfwrap.measures.steps.steps import find_steps
 from perfwrap.measures.trainers import Trainer
@@ -185,12 +192,15 @@ def _inside(
     found = []
     for section, sampled in zip(sections, samples, strict=True):
         hottest = main_function(sampled)
-        if hottest and (hottest.line.file, hottest.line.function) == (
-            function.first.file,
-            function.first.function,
-        ):
+        if hottest and _is_function(hottest, function):
             found.append(section)
     return found
+
+
+def _is_function(hottest: HotFunction, function: BusyFunction) -> bool:
+    """Return whether samples are in that function."""
+    first = function.first
+    return hottest.line.file == first.file and is_same_function(hottest.line.function, first.function or "")
 
 
 def _joined(
@@ -228,7 +238,7 @@ def _busy(function: BusyFunction, sections: Sequence[CodeSection], sampled: Samp
     selected = function.segments | claims(sections) if sections else function.segments
     basis = f"{units.duration(per_step_ns)} per step, with the reads, in lines {first.line} to {function.until_line}."
     hottest = main_function(sampled)
-    if sampled and hottest and (hottest.line.file, hottest.line.function) != (first.file, first.function):
+    if sampled and hottest and not _is_function(hottest, function):
         part = hottest.count / sampled.count
         return Finding(
             title=f"{SHARE} of the training loop is {name} at {place(first, '')}, mostly {where(hottest)}.",
