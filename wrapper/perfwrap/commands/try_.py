@@ -210,11 +210,13 @@ def _comes_from_stdin(command: list[str]) -> bool:
         return False
     words = iter(command[1:])
     for word in words:
+        if word in ("-h", "-V") or word.startswith("--"):
+            return False
         if word in ("-W", "-X"):
             next(words, None)
         elif word == "-" or not word.startswith("-"):
             return word == "-"
-        elif word[1] != "-" and word[-1] in "cm" or word[1:2] in ("c", "m"):
+        elif word[1] in "cm" or word[-1] in "cm" and word[1] not in "WX":
             return False
     return True
 

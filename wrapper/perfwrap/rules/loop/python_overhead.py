@@ -235,43 +235,36 @@ def _busy(function: BusyFunction, sections: Sequence[CodeSection], sampled: Samp
     per_step_ns = function.per_step_ns + sum(section.per_step_ns for section in sections)
     first = function.first
     name = first.function or "a function"
-    selected = function.segments | claims(sections) if sections else function.segments
-    basis = f"{units.duration(per_step_ns)} per step, with the reads, in lines {first.line} to {function.until_line}."
     hottest = main_function(sampled)
     if sampled and hottest and not _is_function(hottest, function):
-        part = hottest.count / sampled.count
-        return Finding(
-            title=f"{SHARE} of the training loop is {name} at {place(first, '')}, mostly {where(hottest)}.",
-            share=share,
-            evidence=(basis, *quote(sampled, "there")),
-            options=(
-                Option(
-                    f"Check the code in {where(hottest)}: compute once what is the same in each step, and replace "
-                    "operations on more than a step needs.",
-                    (best_without(share), 1.0 - MOST * part * share),
-                ),
-            ),
-            verdict="python-bound",
-            location=locate(hottest.line),
-            confidence="inferred",
-            claims=selected,
+        what = f"mostly {where(hottest)}"
+        edit = (
+            f"Check the code in {where(hottest)}: compute once what is the same in each step, and replace operations "
+            "on more than a step needs."
         )
+        worst = 1.0 - MOST * hottest.count / sampled.count * share
+        location = locate(hottest.line)
+    else:
+        what = f"which reads {units.number(function.reads_per_step)} values of tensors in each step"
+        edit = (
+            f"Check whether {name} loops over samples or parameters. Compute on the whole batch at once, or on lists "
+            "of tensors with functions like torch._foreach_lerp_: each read and small operation is a call."
+        )
+        worst = 1.0 - HALF * share
+        location = Location(first.file, first.line, first.function, function.until_line)
     return Finding(
-        title=f"{SHARE} of the training loop is {name} at {place(first, '')}, which reads "
-        f"{units.number(function.reads_per_step)} values of tensors in each step.",
+        title=f"{SHARE} of the training loop is {name} at {place(first, '')}, {what}.",
         share=share,
-        evidence=(basis, *quote(sampled, "there")),
-        options=(
-            Option(
-                f"Check whether {name} loops over samples or parameters. Compute on the whole batch at once, or on "
-                "lists of tensors with functions like torch._foreach_lerp_: each read and small operation is a call.",
-                (best_without(share), 1.0 - HALF * share),
-            ),
+        evidence=(
+            f"{units.duration(per_step_ns)} per step, with the reads, in lines {first.line} to "
+            f"{function.until_line}.",
+            *quote(sampled, "there"),
         ),
+        options=(Option(edit, (best_without(share), worst)),),
         verdict="python-bound",
-        location=Location(first.file, first.line, first.function, function.until_line),
+        location=location,
         confidence="inferred",
-        claims=selected,
+        claims=function.segments | claims(sections) if sections else function.segments,
     )
 
 
