@@ -85,4 +85,5 @@ def test_the_demo_names_the_loader_at_its_line_and_applies_a_proven_patch(tmp_pa
     assert "data_loader_single_process" not in [found["rule"] for found in fixed["findings"]]
     assert done.stdout.count("epoch 4") == 2
     assert "Result of the fix" in done.stderr
-    assert "(predicted: " in done.stderr
+    assert "of its time before (" in done.stderr
+    assert "Predicted: " in done.stderr

@@ -242,12 +242,13 @@ class Search:
             )
         # With other random numbers, the bound of another seed is wider than that of any rounding.
         others = random and (self._items != "fixed" or keeps_workers)
-        names = "seed" if others else "perturbed"
-        runs = ["again", "threads", *(f"{names}{number}" for number in range(1, MOST_BOUNDS + 1))]
-        for count in range(2, len(runs) + 1):
+        name = "seed" if others else "perturbed"
+        runs = ["again", *([] if others else ["threads"])]
+        runs += [f"{name}{number}" for number in range(1, MOST_BOUNDS + 1)]
+        for count in range(1, len(runs) + 1):
             within, apart = equality.compare(original, edited, *map(self._values_of, runs[:count]))
             if within:
-                return "other random numbers" if others and count > 2 else "rounding", apart, ""
+                return "other random numbers" if others and count > 1 else "rounding", apart, ""
         reason = "" if self.allow_numerics else "it changes the training (to keep it: --allow-numerics)"
         return "changes the training", apart, reason
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ from perfwrap.shown_text import visible
 
 
 def print_difference(
-    before: dict[str, Any], after: dict[str, Any], predicted: tuple[float, float], folder: Path
+    before: dict[str, Any], after: dict[str, Any], fix: dict[str, Any], folder: Path
 ) -> None:
-    """Print step time, throughput and verdict of both, the ratio, and the prediction for it."""
+    """Print step time, throughput and verdict of both, and the ratio that ``perfwrap fix`` measured and predicted."""
     console = Console(stderr=True, highlight=False)
     table = Table(title="Result of the fix", title_justify="left", box=None, pad_edge=False)
     for heading, justify in (("", "left"), ("before", "right"), ("after", "right")):
@@ -28,15 +29,17 @@ def print_difference(
     table.add_row("verdict", *(escape(visible(run["verdict"]["id"])) for run in (before, after)))
     console.print()
     console.print(table)
-    console.print(_sentence(before, after, predicted))
+    console.print(_sentence(fix))
     console.print(f"Both runs: {escape(visible(str(folder)))}", soft_wrap=True)
 
 
-def _sentence(before: dict[str, Any], after: dict[str, Any], predicted: tuple[float, float]) -> str:
+def _sentence(fix: dict[str, Any]) -> str:
     """Return how the measured step time compares with the predicted range."""
-    earlier, later = before["steps"]["samples_per_s"], after["steps"]["samples_per_s"]
-    if not earlier or not later:
-        return "The step time of one run is unknown, so the runs cannot be compared."
-    low, high = (units.share(end) for end in predicted)
-    # The throughput is that of the mean step: with workers, short and long steps alternate.
-    return f"The mean step now takes {units.share(earlier / later)} of its time before (predicted: {low} to {high})."
+    kept = [edit["predicted"] for edit in fix["edits"] if edit["state"] == "kept"]
+    predicted = [units.share(math.prod(ends)) for ends in zip(*kept, strict=True)]
+    total = fix["total"]
+    measured = [units.share(total[end]) for end in ("ratio", "low", "high")]
+    return (
+        f"With the patch, a step takes {measured[0]} of its time before ({measured[1]} to {measured[2]}), measured by "
+        f"perfwrap fix with both in turns. Predicted: {predicted[0]} to {predicted[1]}."
+    )
