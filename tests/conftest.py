@@ -17,6 +17,10 @@ settings.register_profile("perfwrap", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None, max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "perfwrap"))
 
+# Two workers share the cores: threads that wait for each other, or spin, make the tests up to three times slower.
+os.environ.setdefault("POLARS_MAX_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Started in a script's background: programs under test inherit that, and Ctrl-C would not reach them.
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -53,12 +53,17 @@ def test_the_demo_overwrites_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.torch
 @pytest.mark.timeout(900)
-def test_the_demo_names_the_loader_at_its_line_and_applies_a_proven_patch(tmp_path: Path) -> None:
+def test_the_demo_names_the_loader_at_its_line_and_applies_a_proven_patch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("torch", reason="the demo needs PyTorch")
     pytest.importorskip("sklearn", reason="the demo needs scikit-learn")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    # Other tests use the cores: more repeats would often prove nothing more.
+    monkeypatch.setattr(demo, "FAST", ("--steps", "40", "--repeats", "2"))
     out = tmp_path / "demo"
-    done = perfwrap("demo", "--out", out, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    demo.demo(out)
+    done = capfd.readouterr()
     slow = json.loads((out / "slow" / "diagnosis.json").read_text())
     finding = next(found for found in slow["findings"] if found["rule"] == "data_loader_single_process")
     script = out / "train_digits.py"
@@ -66,12 +71,13 @@ def test_the_demo_names_the_loader_at_its_line_and_applies_a_proven_patch(tmp_pa
     lines = demo.SCRIPT.read_text().splitlines()
     assert "DataLoader(" in lines[finding["location"]["line"] - 1]
     # With two compute threads on one free core, the model's work is most of the loop.
-    assert slow["verdict"]["id"] == "data-bound" or slow["machine"]["other_programs"]
+    # Where PyTorch is read from disk, the verdict names the start first.
+    assert "Data-bound" in slow["verdict"]["sentence"] or slow["machine"]["other_programs"]
     # 1 500 images in batches of 32, four times.
     assert slow["steps"]["count"] == 4 * 47
     if not (out / "fixed").exists():
         # Other tests keep the cores busy, so workers are not advised or gain nothing.
-        assert demo.BUSY in done.stderr
+        assert demo.BUSY in done.err
         assert script.read_bytes() == demo.SCRIPT.read_bytes()
         return
     fix = json.loads((out / "fix" / "fix.json").read_text())
@@ -83,7 +89,7 @@ def test_the_demo_names_the_loader_at_its_line_and_applies_a_proven_patch(tmp_pa
     assert any("num_workers=" in line for line in added)
     assert fixed["steps"]["count"] == 4 * 47
     assert "data_loader_single_process" not in [found["rule"] for found in fixed["findings"]]
-    assert done.stdout.count("epoch 4") == 2
-    assert "Result of the fix" in done.stderr
-    assert "of its time before (" in done.stderr
-    assert "Predicted: " in done.stderr
+    assert done.out.count("epoch 4") == 2
+    assert "Result of the fix" in done.err
+    assert "of its time before (" in done.err
+    assert "Predicted: " in done.err
