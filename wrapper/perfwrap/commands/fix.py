@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import signal
 import subprocess
 import sys
 import time
@@ -18,7 +17,7 @@ from perfwrap.analysis import run_names
 from perfwrap.commands.options import option_values
 from perfwrap.commands.options import recording_options as record
 from perfwrap.commands.options.option_values import warm_up as checked_warm_up
-from perfwrap.commands.try_ import (
+from perfwrap.commands.options.trial_options import (
     DEFAULT_STEPS,
     DEFAULT_TIMEOUT_S,
     INTERRUPTED,
@@ -27,6 +26,7 @@ from perfwrap.commands.try_ import (
     Timeout,
     WarmUp,
     check_command,
+    let_signals_interrupt,
 )
 from perfwrap.commands.try_progress import TryProgress
 from perfwrap.edits.files.patch_text import patch, root_of
@@ -117,9 +117,7 @@ def fix(
         raise PerfwrapError(f"--only: there is no rule {unknown[0]!r}.", "List them with: perfwrap explain")
     settings = Settings(steps, checked_warm_up("--warm-up", warm_up), 0.02, timeout, allow_writes)
     folder = run_folder.create_parent(out, f"fix-{run_folder.stem(command)}")
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        # As Ctrl-C: the current run has its own session and would outlive this process.
-        signal.signal(number, signal.default_int_handler)
+    let_signals_interrupt()
     with TryProgress(sys.stderr) as progress:
         trial = Trial(command, folder, settings, progress, sample_hz=SAMPLE_HZ)
         written = watched(Path.cwd(), folder)

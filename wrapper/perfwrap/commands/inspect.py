@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -11,8 +10,15 @@ import typer
 
 from perfwrap import run_folder
 from perfwrap.commands.options import recording_options as record
+from perfwrap.commands.options.trial_options import (
+    DEFAULT_TIMEOUT_S,
+    INTERRUPTED,
+    AllowWrites,
+    Timeout,
+    check_command,
+    let_signals_interrupt,
+)
 from perfwrap.commands.run_report import show
-from perfwrap.commands.try_ import check_command
 from perfwrap.commands.try_progress import TryProgress
 from perfwrap.experiments.reading import read, read_timeline
 from perfwrap.experiments.runner import Settings, run_once
@@ -23,14 +29,11 @@ from perfwrap.shown_text import say
 
 NOT_INSPECTED = 1
 """Exit code if the program made no steps that could be inspected."""
-INTERRUPTED = 130
-DEFAULT_TIMEOUT_S = 600.0
 
 NAME = "inspect"
 STEPS = 30
 """Steps after the warm-up; the windows are among them."""
 
-Timeout = Annotated[float, typer.Option(metavar="SECONDS", min=1, help="Maximum duration of the run.")]
 InspectOut = Annotated[
     Path | None,
     typer.Option(
@@ -38,12 +41,6 @@ InspectOut = Annotated[
         metavar="DIR",
         help="Folder for the run; must be new or empty.",
         show_default="perfwrap-runs/<UTC time>-inspect-<name>",
-    ),
-]
-AllowWrites = Annotated[
-    bool,
-    typer.Option(
-        "--allow-writes", help="Let the program write checkpoints; by default torch.save writes nothing."
     ),
 ]
 
@@ -63,9 +60,7 @@ def inspect(
     check_command(command or [], "perfwrap inspect -- python train.py")
     command = list(command or ())
     folder = run_folder.create_parent(out, f"{NAME}-{run_folder.stem(command)}")
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        # As Ctrl-C: the run has its own session and would outlive this process.
-        signal.signal(number, signal.default_int_handler)
+    let_signals_interrupt()
     settings = Settings(STEPS, "auto", 0.0, timeout, allow_writes, inspect=True)
     with TryProgress(sys.stderr) as progress:
         progress.begins(NAME, 1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
 import sys
 import time
 from pathlib import Path
@@ -16,6 +15,17 @@ from msgspec.structs import replace
 from perfwrap import run_folder, units
 from perfwrap.commands.options.option_values import percentage
 from perfwrap.commands.options.option_values import warm_up as checked_warm_up
+from perfwrap.commands.options.trial_options import (
+    DEFAULT_STEPS,
+    DEFAULT_TIMEOUT_S,
+    INTERRUPTED,
+    AllowWrites,
+    Repeats,
+    Timeout,
+    WarmUp,
+    check_command,
+    let_signals_interrupt,
+)
 from perfwrap.commands.run_report import write_trial_page
 from perfwrap.commands.try_progress import TryProgress
 from perfwrap.errors import PerfwrapError
@@ -25,16 +35,14 @@ from perfwrap.experiments.plan import Planned
 from perfwrap.experiments.runner import Settings
 from perfwrap.experiments.trial import Trial, watched
 from perfwrap.experiments.written import Written
-from perfwrap.launch import environment, host, process
+from perfwrap.launch import host, process
 from perfwrap.reports import trial_json
 from perfwrap.reports.terminal import trial_text as trial_report
 from perfwrap.reports.terminal.page import Page
 
 BASELINE_FAILED = 1
 """Exit code if the unchanged program has no steps that could be measured."""
-INTERRUPTED = 130
-"""Exit code, as that of a shell, after Ctrl-C before anything was measured."""
-DEFAULT_STEPS, DEFAULT_TIMEOUT_S, DEFAULT_MAX_TIME_S = 50, 600.0, 300.0
+DEFAULT_MAX_TIME_S = 300.0
 
 Words = Annotated[
     list[str] | None,
@@ -62,23 +70,10 @@ Steps = Annotated[
         show_default=f"{DEFAULT_STEPS}, {batch_size.STEPS} with --find-batch-size",
     ),
 ]
-WarmUp = Annotated[
-    str, typer.Option(metavar="N", help="Steps before those; auto: until the step time is steady.")
-]
 Precision = Annotated[
     str,
     typer.Option(
         metavar="PERCENT", help="End a run early when its median step time is known to this precision."
-    ),
-]
-Repeats = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        min=1,
-        max=20,
-        help="Runs of each change.",
-        show_default="until the result is clear",
     ),
 ]
 MaxTime = Annotated[
@@ -91,7 +86,6 @@ MaxTime = Annotated[
         f"on a GPU {batch_size.GPU_SECONDS:.0f}",
     ),
 ]
-Timeout = Annotated[float, typer.Option(metavar="SECONDS", min=1, help="Maximum duration of a run.")]
 TryOut = Annotated[
     Path | None,
     typer.Option(
@@ -99,12 +93,6 @@ TryOut = Annotated[
         metavar="DIR",
         help="Folder for all runs; must be new or empty.",
         show_default="perfwrap-runs/<UTC time>-try-<name>",
-    ),
-]
-AllowWrites = Annotated[
-    bool,
-    typer.Option(
-        "--allow-writes", help="Let the program write checkpoints; by default torch.save writes nothing."
     ),
 ]
 
@@ -141,9 +129,7 @@ def try_(
     )
     scripts = [word for word in command if word.endswith((".py", ".sh"))]
     folder = run_folder.create_parent(out, f"try-{Path((scripts or command)[0]).stem}")
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        # As Ctrl-C: the current run has its own session and would outlive this process.
-        signal.signal(number, signal.default_int_handler)
+    let_signals_interrupt()
     began_s = time.monotonic()
     with TryProgress(sys.stderr) as progress:
         trial = Trial(command, folder, settings, progress, is_brief=find_batch_size)
@@ -181,44 +167,6 @@ def _separated(words: list[str]) -> tuple[list[str], list[str]]:
             f"-- {shlex.join(words[place + 1 :])}",
         )
     return changes, words[place + 1 :]
-
-
-def check_command(command: list[str], example: str) -> None:
-    """Raise PerfwrapError if the command cannot be measured."""
-    if not command:
-        raise PerfwrapError("No command was given.", f"For example: {example}")
-    if process.find(command[0], os.environ) is None:
-        raise PerfwrapError(
-            f"The command {command[0]!r} was not found.",
-            f"Put -- before the command: {example}",
-        )
-    if environment.is_off(os.environ) or environment.outer_run(os.environ) is not None:
-        raise PerfwrapError(
-            "perfwrap is disabled by PERFWRAP_OFF, or is already recording this process.",
-            "Run this command on its own, without PERFWRAP_OFF.",
-        )
-    if _comes_from_stdin(command):
-        raise PerfwrapError(
-            "The program comes from standard input, which the runs of it cannot share.",
-            "Write it to a file first, and name the file in the command.",
-        )
-
-
-def _comes_from_stdin(command: list[str]) -> bool:
-    """Return whether a Python reads its program from standard input."""
-    if not Path(command[0]).name.startswith("python"):
-        return False
-    words = iter(command[1:])
-    for word in words:
-        if word in ("-h", "-V") or word.startswith("--"):
-            return False
-        if word in ("-W", "-X"):
-            next(words, None)
-        elif word == "-" or not word.startswith("-"):
-            return word == "-"
-        elif word[1] in "cm" or word[-1] in "cm" and word[1] not in "WX":
-            return False
-    return True
 
 
 def _planned(changes: list[str], preset: str, find_batch_size: bool) -> tuple[Planned, ...] | None:
