@@ -91,53 +91,13 @@ class Limits(Struct, frozen=True):
 
 def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     """Look for long sections of the program's own code, or for very many short ones."""
-    of_model = evidence.get(find_model_gaps, trainer)
-    gaps = evidence.get(find_python_gaps, trainer)
-    sections = find_sections([gap for gap in gaps if _is_placed(gap) and gap not in of_model])
     busy = [
         function
         for function in evidence.get(find_busy_functions, trainer)
         if function.share >= limits.large_loss_share
     ]
-    sections = [section for section in sections if not any(_is_in(section, function) for function in busy)]
-    paused = [
-        section
-        for section in sections
-        if _is_large(section, limits) and has_recorded_calls(evidence, trainer, section.longest)
-    ]
-    sections = [section for section in sections if section not in paused]
-    large = [section for section in sections if _is_large(section, limits)]
-    samples = [sampled_gap(evidence, trainer, section.longest, len(large) == 1) for section in large]
-    steps = evidence.get(find_steps, trainer)
-    acts = acting_share(steps.events, steps.phases) > limits.max_acting_share
-    inside = {function: _inside(function, large, samples) for function in busy}
-    rest = [
-        pair
-        for pair in zip(large, samples, strict=True)
-        if not any(pair[0] in each for each in inside.values())
-    ]
-    loop = Loop(mean_step_ns(evidence, trainer), evidence.get(find_levers, trainer), acts, limits.nothing)
-    found = [
-        section_finding(
-            SectionCode(
-                section,
-                sampled,
-                find_tensor_calls(evidence, trainer, section.longest),
-                find_gap_lines(evidence, trainer, section.longest),
-                find_main_line(evidence, trainer, section.longest),
-            ),
-            loop,
-        )
-        for section, sampled in _joined(rest)
-    ]
-    found += [
-        _busy(
-            function,
-            sections,
-            sampled_function(evidence, trainer, function.first.file, function.first.function),
-        )
-        for function, sections in inside.items()
-    ]
+    sections = _own_sections(evidence, trainer, busy, limits)
+    found = _large_sections(evidence, trainer, sections, busy, limits)
     idle = _gpu_idle(evidence, trainer)
     if idle is not None and idle < limits.large_share:
         return Clear(
@@ -152,6 +112,62 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     return Clear(
         f"The program's own code between the phases takes {units.share(total)} of the loop, no large section."
     )
+
+
+def _own_sections(
+    evidence: Evidence, trainer: Trainer, busy: Sequence[BusyFunction], limits: Limits
+) -> list[CodeSection]:
+    """Return the sections of the program's own code, without the model's and those in the busy functions.
+
+    Of the large ones, those in which detailed recording had paused are left out.
+    """
+    of_model = evidence.get(find_model_gaps, trainer)
+    gaps = evidence.get(find_python_gaps, trainer)
+    sections = find_sections([gap for gap in gaps if _is_placed(gap) and gap not in of_model])
+    return [
+        section
+        for section in sections
+        if not any(_is_in(section, function) for function in busy)
+        and not (_is_large(section, limits) and has_recorded_calls(evidence, trainer, section.longest))
+    ]
+
+
+def _large_sections(
+    evidence: Evidence,
+    trainer: Trainer,
+    sections: Sequence[CodeSection],
+    busy: Sequence[BusyFunction],
+    limits: Limits,
+) -> list[Finding]:
+    """Return the findings about long sections, and about functions that read many values."""
+    large = [section for section in sections if _is_large(section, limits)]
+    samples = [sampled_gap(evidence, trainer, section.longest, len(large) == 1) for section in large]
+    inside = {function: _inside(function, large, samples) for function in busy}
+    rest = [
+        pair
+        for pair in zip(large, samples, strict=True)
+        if not any(pair[0] in each for each in inside.values())
+    ]
+    steps = evidence.get(find_steps, trainer)
+    acts = acting_share(steps.events, steps.phases) > limits.max_acting_share
+    loop = Loop(mean_step_ns(evidence, trainer), evidence.get(find_levers, trainer), acts, limits.nothing)
+    found = [
+        section_finding(
+            SectionCode(
+                section,
+                sampled,
+                find_tensor_calls(evidence, trainer, section.longest),
+                find_gap_lines(evidence, trainer, section.longest),
+                find_main_line(evidence, trainer, section.longest),
+            ),
+            loop,
+        )
+        for section, sampled in _joined(rest)
+    ]
+    for function, its_sections in inside.items():
+        sampled = sampled_function(evidence, trainer, function.first.file, function.first.function)
+        found.append(_busy(function, its_sections, sampled))
+    return found
 
 
 def _is_large(section: CodeSection, limits: Limits) -> bool:

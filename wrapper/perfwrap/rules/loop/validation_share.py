@@ -32,7 +32,7 @@ from perfwrap.measures.data_loading.loaders import find_loaders
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.model_loops import find_model_loop
 from perfwrap.measures.loop.stacks import HotFunction, Sampled, sampled_validation
-from perfwrap.measures.steps.validation import find_validation
+from perfwrap.measures.steps.validation import Validation, find_validation
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import (
     MIN_REPORTED_SHARE,
@@ -74,13 +74,31 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     share = validation.share
     if share < limits.large_share:
         return Clear(f"Validation takes {units.share(share)} of the loop.")
+    sampled = sampled_validation(evidence, trainer)
+    words = [*_words(evidence, trainer, validation, limits), *quote(sampled, "of the validation")]
+    starts = evidence.get(find_account, trainer).share_of(WORKER_STARTS)
+    if starts >= limits.min_start_share * share:
+        return [_of_workers(evidence, trainer, share, starts, words)]
     line = busiest_line(evidence.get(find_account, trainer), "validation")
-    where = place(line, "the script")
-    estimated = (
-        evidence.get(find_account, trainer).share_of((pl.col("part") == "validation") & pl.col("estimated"))
-        > 0
-    )
-    recorded = " in detail" if estimated else ""
+    hottest = main_function(sampled)
+    loop = _loop(evidence, trainer, sampled, hottest, share)
+    return [
+        Finding(
+            title=f"{SHARE} of the training loop is validation, mostly at {place(line, 'the script')}.",
+            share=share,
+            evidence=tuple(words),
+            options=(*loop, *_less(validation, limits), *_inference(validation, limits)),
+            verdict="checkpoint/validation-bound",
+            location=locate(hottest.line if hottest and loop else line),
+            claims=pl.col("part") == "validation",
+        )
+    ]
+
+
+def _words(evidence: Evidence, trainer: Trainer, validation: Validation, limits: Limits) -> list[str]:
+    """Return what is known about the validation phases."""
+    is_estimated = (pl.col("part") == "validation") & pl.col("estimated")
+    recorded = " in detail" if evidence.get(find_account, trainer).share_of(is_estimated) > 0 else ""
     words = [
         f"Recorded{recorded}: {units.counted(validation.count, 'validation phase')}, "
         f"{units.duration(validation.median_ns)} each (median)."
@@ -88,56 +106,38 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         else "It was in pauses of the recording; py-spy's samples show its share.",
         "Validation is all code that runs the model without training it: evaluations, drawn samples, plots.",
     ]
+    if validation.grad_share >= limits.min_reported_share:
+        at = place(validation.grad_line, "some lines")
+        words.append(f"Forward passes of the validation at {at} ran with gradients enabled.")
+    return words
+
+
+def _less(validation: Validation, limits: Limits) -> tuple[Option, Option]:
+    """Return the options to validate less."""
+    share = validation.share
     saved = (1.0 - limits.max_saved_share * share, 1.0 - limits.min_saved_share * share)
     basis = (
         f"{units.counted(validation.count, 'validation')} of {units.duration(validation.median_ns)}"
         if validation.median_ns is not None
         else f"{units.share(share)} of the loop"
     )
-    inference: tuple[Option, ...] = ()
-    if validation.grad_share >= limits.min_reported_share:
-        at = place(validation.grad_line, "some lines")
-        words.append(f"Forward passes of the validation at {at} ran with gradients enabled.")
-        inference = (
-            Option(
-                f"Wrap the code at {at} in torch.inference_mode().",
-                (1.0 - limits.max_grad_saved * validation.grad_share, 1.0),
-                f"{units.share(validation.grad_share)} of the loop is validation with gradients",
-            ),
-        )
-    sampled = sampled_validation(evidence, trainer)
-    hottest = main_function(sampled)
-    words += quote(sampled, "of the validation")
-    starts = evidence.get(find_account, trainer).share_of(WORKER_STARTS)
-    if starts >= limits.min_start_share * share:
-        return [_of_workers(evidence, trainer, share, starts, words)]
-    loop = _loop(evidence, trainer, sampled, hottest, share)
-    return [
-        Finding(
-            title=f"{SHARE} of the training loop is validation, mostly at {where}.",
-            share=share,
-            evidence=tuple(words),
-            options=(
-                *loop,
-                Option(
-                    "Validate half as often.",
-                    saved,
-                    basis,
-                    "no-validation",
-                ),
-                Option(
-                    "Validate on a part of the data, with a larger batch.",
-                    saved,
-                    basis,
-                    "no-validation",
-                ),
-                *inference,
-            ),
-            verdict="checkpoint/validation-bound",
-            location=locate(hottest.line if hottest and loop else line),
-            claims=pl.col("part") == "validation",
-        )
-    ]
+    return (
+        Option("Validate half as often.", saved, basis, "no-validation"),
+        Option("Validate on a part of the data, with a larger batch.", saved, basis, "no-validation"),
+    )
+
+
+def _inference(validation: Validation, limits: Limits) -> tuple[Option, ...]:
+    """Return the option to validate without gradients, if much of the validation has them."""
+    if validation.grad_share < limits.min_reported_share:
+        return ()
+    return (
+        Option(
+            f"Wrap the code at {place(validation.grad_line, 'some lines')} in torch.inference_mode().",
+            (1.0 - limits.max_grad_saved * validation.grad_share, 1.0),
+            f"{units.share(validation.grad_share)} of the loop is validation with gradients",
+        ),
+    )
 
 
 def _loop(
