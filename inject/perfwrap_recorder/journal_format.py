@@ -44,9 +44,9 @@ detail (some neighbouring steps) and periods without alternate, and a THIN recor
   what is left is used, detail is halved, and samples are taken half as often. So a run of any length fits.
 - ``value`` -1: detail is paused, for steps so short that their records would cost more than 1/400 of them. Of the
   trainer's thread DATA is summed and OPTIMIZER is counted, without a line, with a duration of 0; ZERO_GRAD, SYNC,
-  TRANSFER, GETITEM, COLLATE, IDLE, PIN, SCHEDULER, CLIP, COLLECTIVE, RECOMPUTE, CLOSURE, and FORWARD, BACKWARD and
-  FETCH unless they end the steps, are not recorded: only periods with detail have them. The other kinds are summed. A
-  kill may lose the last tenth of a second.
+  TRANSFER, GETITEM, COLLATE, IDLE, PIN, SCHEDULER, CLIP, COLLECTIVE, RECOMPUTE, CLOSURE, GRADIENT, and FORWARD,
+  BACKWARD and FETCH unless they end the steps, are not recorded: only periods with detail have them. The other kinds
+  are summed. A kill may lose the last tenth of a second.
 
 A call that may never return (waiting for a batch, a collective) is, while it lasts, an OPEN record in one of the
 slots at the front: it shows where a process hangs. When the call returns, the slot is cleared. While detail is
@@ -115,6 +115,7 @@ RECOMPUTE = 60  # activation checkpointing computes a forward pass again, in a b
 # name = label "checkpoint" at the line that called it in the first forward pass. The backward pass of a reentrant
 # checkpoint is inside, as a BACKWARD span
 CLOSURE = 61  # within OPTIMIZER, the function that the program has given to step(): usually forward, loss and backward
+GRADIENT = 62  # torch.autograd.grad: gradients that the program uses itself
 
 # Instants with a value.
 NON_FINITE = 64  # a NaN or infinity that the program read; name = label, value = float64 bits

@@ -25,6 +25,7 @@ from perfwrap_recorder.journal_format import (
     FETCH,
     FORWARD,
     GETITEM,
+    GRADIENT,
     IDLE,
     OPTIMIZER,
     PIN,
@@ -37,7 +38,7 @@ from perfwrap_recorder.journal_format import (
 
 PAUSABLE = frozenset(
     (DATA, FORWARD, BACKWARD, OPTIMIZER, ZERO_GRAD, SYNC, TRANSFER, FETCH, GETITEM, COLLATE, IDLE, PIN)
-    + (SCHEDULER, CLIP, COLLECTIVE, RECOMPUTE, CLOSURE)
+    + (SCHEDULER, CLIP, COLLECTIVE, RECOMPUTE, CLOSURE, GRADIENT)
 )
 """The kinds that can be paused."""
 SWITCH_OFF_ORDER = (
@@ -45,6 +46,7 @@ SWITCH_OFF_ORDER = (
     ("scheduler", (SCHEDULER,)),
     ("gradient_clipping", (CLIP,)),
     ("transfers", (TRANSFER,)),
+    ("gradients", (GRADIENT,)),
     ("fetching", (GETITEM, COLLATE)),
     ("collectives", (COLLECTIVE,)),
     ("sync", (SYNC,)),

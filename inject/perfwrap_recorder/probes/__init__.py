@@ -14,6 +14,7 @@ PROBES = (
     "data_loading.loader_workers",
     "loop.forward",
     "loop.backward",
+    "loop.gradients",
     "loop.recomputation",
     "loop.optimizer",
     "loop.grad_scaler",

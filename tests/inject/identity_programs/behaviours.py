@@ -392,6 +392,8 @@ def errors():
         lambda: plateau.step("loss"), lambda: steps.step(), lambda: steps.step(1, 2, 3),
         lambda: x.sum().backward(), lambda: requiring.backward(), lambda: FailingBackward.apply(requiring).sum().backward(),
         lambda: torch.autograd.backward(x), lambda: torch.autograd.backward([requiring], [x, x]),
+        lambda: torch.autograd.grad(x.sum(), x), lambda: torch.autograd.grad(requiring, requiring), lambda: torch.autograd.grad(),
+        lambda: torch.autograd.grad(FailingBackward.apply(requiring).sum(), requiring), lambda: torch.autograd.grad(x, no=5),
         lambda: torch.autograd.backward(requiring.sum(), no=5), lambda: torch.autograd.backward(requiring.sum(), inputs=[]),
         lambda: torch.save(1), lambda: torch.save(lambda: 1, io.BytesIO()), lambda: torch.save(x, "/no/such/folder/x"),
         lambda: torch.save(x, io.BytesIO(), no=5), lambda: torch.load("/no/such/file"), lambda: torch.load(io.BytesIO(b"no")),
@@ -722,6 +724,7 @@ TRACED = [
     lambda x: repr(x),
     lambda x: format(x),
     lambda x: torch.autograd.backward(x),
+    lambda x: torch.autograd.grad(x, x),
     lambda x: x.backward(),
     lambda x: torch.nn.utils.clip_grad_norm_(x, 1.0),
 ]
@@ -1431,6 +1434,7 @@ def other_implementations_of_the_same_class_are_known():
         takes(nn.utils.clip_grad_norm_),
         takes(nn.utils.clip_grad_value_),
         takes(torch.autograd.backward),
+        takes(torch.autograd.grad),
         takes(model.to),
     ]
     for each in (optimizer.step, adam.step, optimizer.zero_grad):

@@ -331,6 +331,10 @@ def other_functions_within_a_graph():
         torch.autograd.backward(loss)
         return loss
 
+    def gradient(x):
+        x = x.detach().requires_grad_(True)
+        return torch.autograd.grad(model(x).sum(), x, create_graph=True)[0].norm()
+
     def anomaly(x):
         with torch.autograd.set_detect_anomaly(False):
             return model(x)
@@ -349,7 +353,7 @@ def other_functions_within_a_graph():
         warnings.simplefilter("ignore")
         return {
             each.__name__: compiled(each, torch.ones(3, 2))
-            for each in (saves, loads, moves, threads, backward, anomaly, synchronizes, reduces)
+            for each in (saves, loads, moves, threads, backward, gradient, anomaly, synchronizes, reduces)
         }
 
 

@@ -56,7 +56,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         "role": pl.String,
     },
     # Something that lasted. operation: the recorder's kind in lower case (data, data_end, loader_start,
-    # forward, backward, optimizer, scaler_step, zero_grad, sync, save, load, gc, perfwrap, import, and gpu:
+    # forward, backward, gradient, optimizer, scaler_step, zero_grad, sync, save, load, gc, perfwrap, import, and gpu:
     # the GPU's work on a phase, which is on a stream's track and not part of a thread's time) or the
     # source's own word; value: bytes, batch size or flags, by operation.
     # GPU work is on a stream's track, whose name is "gpu/N stream S": category kernel (operation

@@ -1,7 +1,7 @@
 """Times each backward pass.
 
-Instruments ``torch.autograd.backward``, which ``Tensor.backward`` calls too; not ``torch.autograd.grad``. Also writes
-which lines keep the graph for another pass.
+Instruments ``torch.autograd.backward``, which ``Tensor.backward`` calls too; gradients.py does ``torch.autograd.grad``.
+Also writes which lines keep the graph for another pass.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ NOT_COUNTED = (
 LIMIT = "limit exceeded"
 """Part of Dynamo's message when it gives up recompiling a function."""
 
-_starts = {}  # thread -> (when its compilation began, label, which compilation of the frame)
+compiling = {}  # thread -> (when its compilation began, label, which compilation of the frame)
 _frames = {}  # Dynamo's number for a function, as text -> its file, line and name
 _last_metrics = [None]  # a weak reference to the newest that have been read
 _last_break = [None]
@@ -132,12 +132,12 @@ def _begin(frame, event):
         label = journal.text(source_lines.SEPARATOR.join((name,) + place))
         if len(_frames) < MAX_FRAMES:
             _frames[function] = place
-    _starts[get_ident()] = start, label, int(which) if which.isdecimal() else 0
+    compiling[get_ident()] = start, label, int(which) if which.isdecimal() else 0
     journal.record(start, now() - start, 0, journal.text("compilation"), journal_format.PERFWRAP)
 
 
 def _end():
-    began = _starts.pop(get_ident(), None)
+    began = compiling.pop(get_ident(), None)
     if began:
         start, label, which = began
         journal.span(start, now() - start, which, label, journal_format.COMPILE)

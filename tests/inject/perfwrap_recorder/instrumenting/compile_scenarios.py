@@ -250,6 +250,31 @@ def whole_step_with_clipping_and_scheduler():
     return captured(step, (x(),), (x(),))
 
 
+def penalised():
+    """Return a function with a gradient within: a gradient penalty."""
+    net = Net()
+
+    def step(value):
+        value = value.detach().requires_grad_(True)
+        (slope,) = torch.autograd.grad(net(value).sum(), value, create_graph=True)
+        return (slope.norm() - 1) ** 2
+
+    return step
+
+
+def gradient_within():
+    return captured(penalised(), (x(),), (x(),), (x(5),))
+
+
+def gradient_within_fullgraph():
+    return captured(penalised(), (x(),), fullgraph=True)
+
+
+def gradient_transformed():
+    net = Net()
+    return captured(torch.func.grad(lambda value: net(value).sum()), (x(),), (x(),))
+
+
 def clipping_fullgraph():
     net = Net()
     net(x()).sum().backward()
@@ -535,7 +560,7 @@ def mode_sees():
 
 
 def pickled():
-    things = [torch.save, torch.load, torch.autograd.backward, nn.Module.zero_grad, nn.Module.__call__]
+    things = [torch.save, torch.load, torch.autograd.backward, torch.autograd.grad, nn.Module.zero_grad, nn.Module.__call__]
     things += [nn.Module.to, nn.Module.cuda, torch.Tensor.to, torch.Tensor.copy_, torch.Tensor.cpu]
     things += [
         torch.set_float32_matmul_precision,
@@ -565,7 +590,7 @@ def introspected():
     loader = torch.utils.data.DataLoader
     module = nn.Module
     callables = (loader, loader.__init__, torch.save, torch.load, module.zero_grad, torch.autograd.backward)
-    callables += (module.to, module.cuda, torch.cuda.synchronize, torch.cuda.Event.synchronize)
+    callables += (torch.autograd.grad, module.to, module.cuda, torch.cuda.synchronize, torch.cuda.Event.synchronize)
     callables += (torch.autograd.set_detect_anomaly, torch.profiler.profile.start)
     signatures = [str(inspect.signature(thing)) for thing in callables]
     sources = [
@@ -633,7 +658,9 @@ SCENARIOS = {
         for f in (
             model, model_fullgraph, model_that_overrides_call, compile_method, dynamic_shapes, marked_dynamic,
             reads_fullgraph, item_without_capture, nonzero_captured, branches, whole_step, optimizer_step,
-            whole_step_with_clipping_and_scheduler, clipping_fullgraph, scheduler_step, scaled_step,
+            whole_step_with_clipping_and_scheduler, clipping_fullgraph, gradient_within,
+            gradient_within_fullgraph, gradient_transformed,
+            scheduler_step, scaled_step,
             collectives_inside, collectives_fullgraph, collectives_that_break, data_parallel,
             emptying_the_cache,
             optimizer_step_fullgraph, checkpointed, checkpoint_eager, module_with_hooks, saving_inside,

@@ -52,7 +52,7 @@ def names() -> list[str]:
     """Return the names of all scenarios, without importing torch."""
     tree = ast.parse(SCENARIOS.read_text())
     functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
-    helpers = {"captured", "x", "reads", "moves", "settings_inside", "alone", "install", "main"} | {
+    helpers = {"captured", "x", "reads", "moves", "settings_inside", "alone", "penalised", "install", "main"} | {
         "tell_of_modules"
     }
     more = ["exported loosely", "adamw_step"]

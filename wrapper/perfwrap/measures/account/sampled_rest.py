@@ -21,6 +21,7 @@ MAX_PIECES = 12
 MAX_SEGMENTS = 50_000
 """More pieces of unknown time are left as they are."""
 PART_OF_OPERATION = {
+    "gradient": "backward",
     "zero_grad": "optimizer",
     "clip": "optimizer",
     "save": "checkpoint",

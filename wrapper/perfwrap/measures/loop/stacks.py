@@ -56,7 +56,7 @@ ITEM_METHODS = frozenset(("__getitem__", "__getitems__", "__iter__", "__next__")
 """Methods of datasets that make samples."""
 PASSED_SHARE = 0.8
 """Share of a section's samples that must pass a function for it to be where to look."""
-OF_A_STEP = ("data", "forward", "backward", "optimizer", "zero_grad")
+OF_A_STEP = ("data", "forward", "backward", "gradient", "optimizer", "zero_grad")
 MIN_WAITS_SHARE = 0.8
 """Share of the waits of all loaders without workers that one must have to own the samples of making batches."""
 

@@ -13,6 +13,7 @@ from perfwrap.measures.steps.phases import Phases
 
 PAUSED = (
     *("forward", "backward", "recompute", "optimizer", "zero_grad", "sync", "clip", "scheduler", "transfer"),
+    "gradient",
 )
 """Operations whose recording pauses. If one of them was summed anyway, the sum counts."""
 

@@ -22,6 +22,7 @@ NAMES = {
     "scaler_step": "the scaler's step",
     "forward": "the forward pass",
     "backward": "the backward pass",
+    "gradient": "torch.autograd.grad",
     "sync": "a read of a value",
     "save": "torch.save",
     "load": "torch.load",
@@ -58,7 +59,11 @@ class CodeSection(Struct, frozen=True):
     def holds_loss(self) -> bool:
         """Whether the loss function probably runs in it."""
         gap = self.longest
-        return gap.after_operation == "forward" and gap.before_operation in ("backward", "zero_grad")
+        return gap.after_operation == "forward" and gap.before_operation in (
+            "backward",
+            "gradient",
+            "zero_grad",
+        )
 
 
 def find_sections(gaps: Sequence[PythonGap]) -> list[CodeSection]:

@@ -39,6 +39,7 @@ CATEGORY = {
     "compile": "compile",
     "profiler": "profiler",
     "recompute": "recompute",
+    "gradient": "backward",
 }
 """The category of each operation; ``other`` for those that are not listed."""
 

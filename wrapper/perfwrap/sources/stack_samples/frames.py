@@ -31,7 +31,7 @@ PHASES = (
     ("torch/utils/data/dataloader.py", ("__next__",), "data"),
     ("torch/utils/data/dataloader.py", ("__iter__", "_get_iterator"), "loader_start"),
     ("torch/nn/modules/module.py", ("_wrapped_call_impl", "_call_impl"), "forward"),
-    ("torch/autograd/__init__.py", ("backward",), "backward"),
+    ("torch/autograd/__init__.py", ("backward", "grad"), "backward"),
     ("torch/_tensor.py", ("backward",), "backward"),
     ("torch/utils/checkpoint.py", ("recompute_fn", "backward"), "recompute"),
     ("torch/optim/optimizer.py", ("wrapper",), "optimizer"),
