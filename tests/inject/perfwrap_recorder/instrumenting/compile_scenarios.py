@@ -560,7 +560,14 @@ def mode_sees():
 
 
 def pickled():
-    things = [torch.save, torch.load, torch.autograd.backward, torch.autograd.grad, nn.Module.zero_grad, nn.Module.__call__]
+    things = [
+        torch.save,
+        torch.load,
+        torch.autograd.backward,
+        torch.autograd.grad,
+        nn.Module.zero_grad,
+        nn.Module.__call__,
+    ]
     things += [nn.Module.to, nn.Module.cuda, torch.Tensor.to, torch.Tensor.copy_, torch.Tensor.cpu]
     things += [
         torch.set_float32_matmul_precision,
@@ -590,7 +597,13 @@ def introspected():
     loader = torch.utils.data.DataLoader
     module = nn.Module
     callables = (loader, loader.__init__, torch.save, torch.load, module.zero_grad, torch.autograd.backward)
-    callables += (torch.autograd.grad, module.to, module.cuda, torch.cuda.synchronize, torch.cuda.Event.synchronize)
+    callables += (
+        torch.autograd.grad,
+        module.to,
+        module.cuda,
+        torch.cuda.synchronize,
+        torch.cuda.Event.synchronize,
+    )
     callables += (torch.autograd.set_detect_anomaly, torch.profiler.profile.start)
     signatures = [str(inspect.signature(thing)) for thing in callables]
     sources = [

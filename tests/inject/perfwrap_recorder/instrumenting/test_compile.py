@@ -52,9 +52,17 @@ def names() -> list[str]:
     """Return the names of all scenarios, without importing torch."""
     tree = ast.parse(SCENARIOS.read_text())
     functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
-    helpers = {"captured", "x", "reads", "moves", "settings_inside", "alone", "penalised", "install", "main"} | {
-        "tell_of_modules"
-    }
+    helpers = {
+        "captured",
+        "x",
+        "reads",
+        "moves",
+        "settings_inside",
+        "alone",
+        "penalised",
+        "install",
+        "main",
+    } | {"tell_of_modules"}
     more = ["exported loosely", "adamw_step"]
     for table, prefix in (("READS", "read by"), ("MOVES", "moved by"), ("SETTINGS", "set")):
         entries = next(

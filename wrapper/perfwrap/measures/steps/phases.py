@@ -30,6 +30,7 @@ from perfwrap.measures.account.loop_events import (
 DATA, DATA_END, LOADER_START = range(len(LOADER))
 UNUSED, TRAINED, EVALUATED = range(3)
 FOREVER = np.iinfo(np.int64).max
+NONE = np.zeros(0, dtype=np.int64)
 
 ARRAY_READS = ("Tensor.numpy", "Tensor.tolist")
 MOVES = frozenset(
@@ -72,8 +73,12 @@ class Phases(Struct, frozen=True):
         return (place >= 0) & (times < self.end[np.maximum(place, 0)])
 
 
-def find_phases(events: LoopEvents) -> Phases:
-    """Return the validation phases; none in a run without training."""
+def find_phases(events: LoopEvents, counted: Integers = NONE) -> Phases:
+    """Return the validation phases; none in a run without training.
+
+    ``counted`` are the starts of the sections without detail in which training steps were counted: no phase goes on
+    over one of them.
+    """
     iteration = _iterations(events)
     trained = train_moments(events)
     if not trained.size:
@@ -83,7 +88,7 @@ def find_phases(events: LoopEvents) -> Phases:
     unread = _without_results(events, iteration, use, trained)
     use[unread] = UNUSED
     lone = _lone_evaluations(events, (use == EVALUATED) & (events.loader_kind == DATA) | unread)
-    return Phases(*_join(events, use, lone), iteration, use)
+    return Phases(*_join(events, use, lone, counted), iteration, use)
 
 
 def train_moments(events: LoopEvents) -> Integers:
@@ -254,7 +259,9 @@ def acting_share(events: LoopEvents, phases: Phases) -> float:
     return float((_acting(events) & ~trained)[inside].mean())
 
 
-def _join(events: LoopEvents, use: Integers, lone: Flags) -> tuple[Integers, Integers, Integers]:
+def _join(
+    events: LoopEvents, use: Integers, lone: Flags, counted: Integers
+) -> tuple[Integers, Integers, Integers]:
     """Return starts, ends and keys of the phases.
 
     Adjacent validation events are one phase if no training is between them, no loader ended, and none started that is
@@ -270,7 +277,8 @@ def _join(events: LoopEvents, use: Integers, lone: Flags) -> tuple[Integers, Int
     starts, ends, keys = starts[order], np.maximum.accumulate(ends[order]), keys[order]
     is_other = ~evaluated & (events.loader_kind == DATA)
     batches = loader.start[is_other | (use == TRAINED) & (events.loader_kind == LOADER_START)]
-    between = np.searchsorted(np.sort(np.concatenate([train_moments(events), batches])), starts)
+    others = np.sort(np.concatenate([train_moments(events), batches, counted]))
+    between = np.searchsorted(others, starts)
     kind = np.concatenate([events.loader_kind[evaluated], np.full(int(lone.sum()), DATA)])[order]
     over = np.append(False, kind[:-1] == DATA_END)
     first = np.flatnonzero((np.diff(between, prepend=-1) != 0) | over)

@@ -9,7 +9,14 @@ import polars as pl
 from msgspec import Struct
 
 from perfwrap.measures.account.intervals import NOTHING, Intervals
-from perfwrap.measures.account.loop_events import Flags, Integers, LoopEvents, loop_events, thread_spans
+from perfwrap.measures.account.loop_events import (
+    OPTIMIZERS,
+    Flags,
+    Integers,
+    LoopEvents,
+    loop_events,
+    thread_spans,
+)
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.recorder.detail_cost import find_detail_ns
 from perfwrap.measures.recorder.windows import find_windows, touched
@@ -118,7 +125,7 @@ def find_steps(evidence: Evidence, trainer: Trainer) -> Steps:
     summed = np.searchsorted(edges, spans["start"].to_numpy(), side="right") % 2 == 1
     events = loop_events(spans, summed)
     spans = spans.filter(pl.Series(~summed, dtype=pl.Boolean) | (pl.col("operation") != "data"))
-    phases = find_phases(events)
+    phases = find_phases(events, _with_training(sums))
     marks, windows = marked_steps(timeline, trainer), find_windows(timeline, trainer)
     # The marks of a window are perfwrap's own: they cover a few steps that are known anyway.
     is_marked = not windows[0].size and span_the_loop(marks, events)
@@ -168,6 +175,12 @@ def find_steps(evidence: Evidence, trainer: Trainer) -> Steps:
         detail_ns,
         not is_exact,
     )
+
+
+def _with_training(sums: pl.DataFrame) -> Integers:
+    """Return the starts of the sections without detail in which something was trained."""
+    trained = pl.col("operation").is_in((*OPTIMIZERS, "backward")) & (pl.col("count") > 0)
+    return np.asarray(sums.filter(trained)["start"].unique().sort())
 
 
 def _between_trainings(
