@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 import torch
 
-OBSERVED, MOVED, EPISODE, GATHERED, STEPS, EPOCHS = 11, 3, 200, 60_000, 200, 6
+OBSERVED, MOVED, EPISODE, GATHERED, STEPS, EPOCHS = 11, 3, 200, 100_000, 200, 6
 
 # Only its command line and its logs need these.
 sys.modules.update({name: types.ModuleType(name) for name in ("fire", "wandb")})

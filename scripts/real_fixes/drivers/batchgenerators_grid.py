@@ -10,7 +10,7 @@ from batchgeneratorsv2.transforms.spatial.spatial import SpatialTransform
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-VOLUMES, SIZE, PATCH, BATCH, EPOCHS = 24, 64, 56, 2, 6
+VOLUMES, SIZE, PATCH, BATCH, EPOCHS = 40, 64, 56, 2, 7
 
 
 class Volumes(Dataset[tuple[torch.Tensor, torch.Tensor]]):
@@ -48,7 +48,7 @@ def main() -> None:
     np.random.seed(0)
     loader = DataLoader(Volumes(), batch_size=BATCH, shuffle=True)
     network = nn.Sequential(
-        nn.Conv3d(1, 8, 3, stride=2, padding=1), nn.ReLU(), nn.Upsample(scale_factor=2), nn.Conv3d(8, 1, 1)
+        nn.Conv3d(1, 8, 4, stride=4), nn.ReLU(), nn.Conv3d(8, 1, 3, padding=1), nn.Upsample(scale_factor=4)
     )
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
     for epoch in range(EPOCHS):

@@ -18,7 +18,7 @@ from joeynmt.loss import XentLoss  # noqa: E402
 from joeynmt.model import build_model  # noqa: E402
 from joeynmt.vocabulary import Vocabulary  # noqa: E402
 
-WORDS, LENGTH, TRAINED, JUDGED, BATCH, EPOCHS = 20, 7, 600, 300, 10, 6
+WORDS, LENGTH, TRAINED, JUDGED, BATCH, EPOCHS = 20, 7, 600, 600, 10, 6
 EMBEDDINGS = {"embedding_dim": 16, "scale": False}
 CONFIG = {
     "initializer": "xavier",
@@ -52,7 +52,9 @@ def batches(vocabulary: Vocabulary, sentences: torch.Tensor) -> list[types.Simpl
         ends = torch.full((len(words), 1), vocabulary.stoi["</s>"])
         lengths = torch.full((len(words),), LENGTH + 1)
         target = torch.cat([begins, words.flip(1), ends], 1)
-        made.append(types.SimpleNamespace(src=(torch.cat([words, ends], 1), lengths), trg=(target, lengths + 1)))
+        made.append(
+            types.SimpleNamespace(src=(torch.cat([words, ends], 1), lengths), trg=(target, lengths + 1))
+        )
     return made
 
 
@@ -81,9 +83,14 @@ def main() -> None:
             for each in judged:
                 batch = Batch(each, model.pad_index)
                 output, _ = model.run_batch(batch, max_output_length=30, beam_size=1, beam_alpha=-1)
-                right += int((output[:, :LENGTH] == batch.trg[:, :LENGTH].numpy()[:, : output.shape[1]]).sum())
+                right += int(
+                    (output[:, :LENGTH] == batch.trg[:, :LENGTH].numpy()[:, : output.shape[1]]).sum()
+                )
         seconds, loss = time.perf_counter() - started, total / len(trained)
-        print(f"epoch {epoch} loss {loss:.4f} right {right / JUDGED / LENGTH:.3f} seconds {seconds:.3f}", flush=True)
+        print(
+            f"epoch {epoch} loss {loss:.4f} right {right / JUDGED / LENGTH:.3f} seconds {seconds:.3f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import torch
 from ema_pytorch import PostHocEMA
 from torch import nn
 
-WIDTH, BATCH, STEPS, EPOCHS = 512, 32, 100, 6
+WIDTH, BATCH, STEPS, EPOCHS = 512, 8, 200, 6
 
 
 def main() -> None:
@@ -16,10 +16,19 @@ def main() -> None:
     torch.manual_seed(0)
     basis = torch.randn(16, WIDTH)
     network = nn.Sequential(
-        nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 32), nn.Linear(32, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH)
+        nn.Linear(WIDTH, WIDTH),
+        nn.ReLU(),
+        nn.Linear(WIDTH, 32),
+        nn.Linear(32, WIDTH),
+        nn.ReLU(),
+        nn.Linear(WIDTH, WIDTH),
     )
     averages = PostHocEMA(
-        network, sigma_rels=(0.05, 0.28), update_every=10, checkpoint_every_num_steps=10, checkpoint_folder="averages"
+        network,
+        sigma_rels=(0.05, 0.28),
+        update_every=10,
+        checkpoint_every_num_steps=10,
+        checkpoint_folder="averages",
     )
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
     for epoch in range(EPOCHS):

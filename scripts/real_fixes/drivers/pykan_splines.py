@@ -8,14 +8,16 @@ import torch
 from kan import MultKAN
 from torch.utils.data import DataLoader, TensorDataset
 
-SAMPLES, BATCH, EPOCHS = 10_000, 250, 6
+SAMPLES, BATCH, EPOCHS = 30_000, 250, 6
 
 
 def main() -> None:
     """Train, and print the loss and the time of each epoch."""
     torch.manual_seed(0)
     inputs = torch.rand(SAMPLES, 4) * 2 - 1
-    labels = torch.exp((torch.sin(torch.pi * inputs[:, :2]).sum(1) + (inputs[:, 2:] ** 2).sum(1)) / 2)[:, None]
+    labels = torch.exp((torch.sin(torch.pi * inputs[:, :2]).sum(1) + (inputs[:, 2:] ** 2).sum(1)) / 2)[
+        :, None
+    ]
     loader = DataLoader(TensorDataset(inputs, labels), batch_size=BATCH, shuffle=True)
     model = MultKAN(width=[4, 20, 1], grid=5, k=3, symbolic_enabled=False)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)

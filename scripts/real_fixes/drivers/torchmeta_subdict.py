@@ -11,7 +11,12 @@ import torch.nn.functional as F
 from torch import nn
 
 # Only its data sets of images need these.
-for module in ("torchmeta.datasets", "torchvision", "torchvision.transforms", "torchvision.transforms.functional"):
+for module in (
+    "torchmeta.datasets",
+    "torchvision",
+    "torchvision.transforms",
+    "torchvision.transforms.functional",
+):
     sys.modules[module] = MagicMock(Compose=type("Compose", (), {}))
 
 from torchmeta.modules import MetaLinear, MetaSequential  # noqa: E402
@@ -43,17 +48,18 @@ def main() -> None:
         started, total = time.perf_counter(), 0.0
         for _ in range(BATCHES):
             batch = next(batches)
-            (train_inputs, train_targets), (test_inputs, test_targets) = batch["train"], batch["test"]
+            tasks = [[each.float() for each in batch[part]] for part in ("train", "test")]
+            (train_inputs, train_targets), (test_inputs, test_targets) = tasks
             outer_loss = torch.tensor(0.0)
             for task in range(TASKS):
                 params = None
                 for _ in range(INNER):
-                    inner_loss = F.mse_loss(model(train_inputs[task].float(), params=params), train_targets[task].float())
+                    inner_loss = F.mse_loss(model(train_inputs[task], params=params), train_targets[task])
                     model.zero_grad()
                     params = gradient_update_parameters(
                         model, inner_loss, params=params, step_size=0.01, first_order=True
                     )
-                outer_loss += F.mse_loss(model(test_inputs[task].float(), params=params), test_targets[task].float())
+                outer_loss += F.mse_loss(model(test_inputs[task], params=params), test_targets[task])
             outer_loss.div_(TASKS)
             optimizer.zero_grad()
             outer_loss.backward()
