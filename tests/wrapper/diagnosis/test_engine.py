@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
-from perfwrap.diagnosis.engine import diagnose
-from perfwrap.diagnosis.model import Diagnosis
+from perfwrap.diagnosis.engine import _asides, diagnose
+from perfwrap.diagnosis.model import Diagnosis, Verdict
 from perfwrap.journal_format import SPANS
 from perfwrap.measures.account.what_if import with_margin
 from perfwrap.rules import RULES
@@ -438,6 +438,15 @@ def test_findings_never_claim_more_than_the_whole(make_run: Callable[[], Any], p
     found = diagnose(timeline, rules).findings
     assert sum(one.share for one in found) <= 1.0 + 1e-9
     assert [one.share for one in found] == sorted((one.share for one in found), reverse=True)
+
+
+@pytest.mark.parametrize(("share", "is_first"), [(0.84, True), (0.2, False)])
+def test_what_takes_more_of_the_run_than_the_start_comes_before_it(share: float, is_first: bool) -> None:
+    verdict = Verdict("start-up-bound", 0.54, "Start-up-bound.", "measured")
+    start = finding(0.12, scope=Scope.RUN, rule="slow_start")
+    of_loop = finding(share, rule="data_loader_single_process")
+    ordered = sorted((of_loop, start), key=lambda one: _asides(verdict, 0.0, 0.12, one))
+    assert (ordered[0] is of_loop) == is_first
 
 
 def test_a_diagnosis_is_made_of_plain_values(run: Any) -> None:

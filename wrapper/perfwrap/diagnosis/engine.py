@@ -61,6 +61,7 @@ NO_GPUS: tuple[Gpu, ...] = ()
 NO_WARNINGS: tuple[str, ...] = ()
 NONE_UNHELPFUL: tuple[Unhelpful, ...] = ()
 NO_MEMORY: tuple[GpuMemory, ...] = ()
+SLOW_START = "slow_start"
 EXPLAINS_SHARE = 0.5
 """Share of a finding without a cause from which the line that has a cause comes before it."""
 
@@ -127,7 +128,9 @@ def _diagnose(
     has_phases = evidence.get(why_missing, "phases") is None
     main = evidence.get(find_main_trainer)
     verdict = judge(evidence, findings, account)
-    findings = tuple(sorted(findings, key=partial(_asides, verdict, _largest_named(findings))))
+    findings = tuple(
+        sorted(findings, key=partial(_asides, verdict, _largest_named(findings), _start(findings)))
+    )
     energy, steps = guarded(lambda: evidence.get(find_energy), None)[0], step_figures(evidence)
     return Diagnosis(
         verdict=verdict,
@@ -184,14 +187,21 @@ def _largest_named(findings: Sequence[Finding]) -> float:
     return max((found.share for found in named if not found.informational), default=0.0)
 
 
-def _asides(verdict: Verdict, named: float, finding: Finding) -> tuple[bool, bool, bool]:
+def _start(findings: Sequence[Finding]) -> float:
+    """Return the share of the run that the finding about its start names."""
+    return next((found.share for found in findings if found.rule == SLOW_START), 0.0)
+
+
+def _asides(verdict: Verdict, named: float, start: float, finding: Finding) -> tuple[bool, bool, bool]:
     """Return the sort key that puts findings about something else than the verdict last.
 
-    The verdict is about the start or about the training loop, and small losses do not explain it. That the host
-    launches too slowly comes after the line of the host that explains most of it; ``named`` is that line's share.
+    The verdict is about the start or about the training loop, and small losses do not explain it. What takes more of
+    the run than ``start``, the finding about the start, comes before that. That the host launches too slowly comes
+    after the line of the host that explains most of it; ``named`` is that line's share.
     """
     if verdict.id == "start-up-bound":
-        return finding.rule != "slow_start" and not finding.health, False, False
+        of_run = finding.share * (1.0 - (verdict.share or 0.0)) if finding.scope is Scope.LOOP else 0.0
+        return finding.rule != SLOW_START and of_run <= start and not finding.health, False, False
     is_small = finding.severity == "note" and finding.verdict != verdict.id and not finding.health
     is_explained = finding.rule == "launch_bound" and named >= EXPLAINS_SHARE * finding.share
     return finding.scope is Scope.RUN and not finding.health, is_small, is_explained

@@ -571,6 +571,31 @@ def test_a_validation_in_a_thinned_stretch_is_found_by_its_loaders_start_and_end
     assert (found.phases.end - found.phases.start).tolist() == [42, 42, 42]
 
 
+def test_training_in_a_pause_between_two_validations_without_a_loader_counts(run) -> None:
+    journal = run.journal()
+
+    def evaluate() -> None:
+        for _ in range(12):
+            journal.span("forward", 4, "Net", 0, "train.py:50:main")
+            journal.python(6)
+
+    for _ in range(20):
+        journal.span("forward", 4, "Net", 3, "train.py:21:main")
+        journal.span("backward", 4, line="train.py:22:main")
+        journal.optimizer(name="SGD#1")
+    for _ in range(3):
+        evaluate()
+        begin = journal.now
+        journal.describe("THIN", start=begin, value=-1)
+        journal.sum("optimizer", begin, 20, 0, "SGD#1")
+        journal.python(500)
+        journal.describe("THIN", start=journal.now, value=1)
+    evaluate()
+    found = steps_of(run)
+    assert found.count == 20 + 3 * 20
+    assert found.phases.start.size == 4
+
+
 def test_a_run_that_ends_in_a_thinned_stretch_keeps_its_last_steps(run) -> None:
     journal = run.journal()
     for _ in range(8):

@@ -32,6 +32,22 @@ def test_gradients_in_a_validation_are_found_at_the_forward_pass(
     assert "inference_mode" in finding.advice
 
 
+def test_where_training_runs_the_same_line_the_evaluation_is_wrapped_around_it(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    for step in range(60):
+        loop.span("forward", 4, "Net", 3, 51)
+        loop.span("backward", 5, line=23)
+        loop.span("optimizer", 1, "SGD#1", line=24)
+        if step % 10 == 9:
+            loop.span("loader_start", 0.1, "loader/2", 0, 50)
+            for _ in range(4):
+                loop.span("data", 1, "loader/2", 32, 50)
+                loop.span("forward", 4, "Net", GRAD, 51)
+            loop.span("data_end", 0.1, "loader/2", 0, 50)
+    assert "training runs that line too" in find(rule).advice
+
+
 def write_both(loop: Any, with_grad: float, without: float) -> None:
     """Write validations of which one line runs with gradients and another without, so many milliseconds each."""
     for step in range(60):

@@ -180,21 +180,48 @@ def test_a_hook_in_the_backward_pass_is_named_and_the_line_that_calls_it_is_not(
     assert "60 % in clip at hooks.py:7." in finding.evidence[1]
 
 
-@pytest.mark.parametrize(("package", "is_waste"), [("torch", False), ("scipy", True)])
-def test_a_line_that_only_calls_torchs_layers_is_quoted_without_advice(package: str, is_waste: bool) -> None:
-    call = LibraryCall(package, "Linear.forward", 8)
-    hot = HotFunction(Line("net.py", 51, "forward"), 9, 9, LibraryTime(8, call, ()))
+def with_library(call: LibraryCall, of_function: int = 9, drops: bool = False) -> Finding:
+    """Return the finding about a line of the model whose time is in a function of a library."""
+    hot = HotFunction(Line("net.py", 51, "forward"), of_function, 9, LibraryTime(8, call, ()))
     levers = Levers()
-    found = rule._with_lines(
+    return rule._with_lines(
         rule._finding(levers, 0.9, ""),
         levers,
-        Sampled(10, (hot,), "py-spy"),
+        Sampled(20, (hot,), "py-spy"),
         True,
         rule.Limits(),
         lambda line: None,
+        lambda line: drops,
     )
+
+
+@pytest.mark.parametrize(
+    ("call", "is_waste"),
+    [
+        (LibraryCall("torch", "Linear.forward", 8), False),
+        (LibraryCall("transformers", "OPTDecoderLayer.forward", 8), False),
+        (LibraryCall("torch", "_engine_run_backward", 8, derives=True), False),
+        (LibraryCall("scipy", "linear_sum_assignment", 8), True),
+    ],
+)
+def test_a_line_that_only_calls_layers_is_quoted_without_advice(call: LibraryCall, is_waste: bool) -> None:
+    found = with_library(call)
     assert str(found.location) == "net.py:51"
     assert any("net.py:51" in option.edit for option in found.options) == is_waste
+
+
+def test_a_layers_line_in_a_function_of_many_is_no_waste_either() -> None:
+    found = with_library(LibraryCall("torch", "Conv2d.forward", 8), of_function=18)
+    assert not any("net.py:51" in option.edit for option in found.options)
+
+
+@pytest.mark.parametrize("drops", [True, False])
+def test_attention_weights_that_are_dropped_are_the_first_advice(drops: bool) -> None:
+    found = with_library(LibraryCall("torch", "multi_head_attention_forward", 8), drops=drops)
+    assert ("need_weights=False" in found.advice) == drops
+    if drops:
+        assert "net.py:51" in found.advice
+        assert found.options[0].saving == (pytest.approx(1 - 0.75 * 0.9), 1.0)
 
 
 @pytest.mark.usefixtures("as_of_py_spy")
@@ -243,7 +270,7 @@ def test_after_an_inspection_the_costliest_lines_are_named(
         "Of a step, forward and backward together: 62 % at train.py:8, 25 % at train.py:9"
         in finding.evidence[-1]
     )
-    assert "proves no waste in these lines" in finding.evidence[-1]
+    assert "found no waste in these lines" in finding.evidence[-1]
     assert finding.rerun_options is None
 
 

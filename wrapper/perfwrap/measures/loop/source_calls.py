@@ -145,6 +145,30 @@ def tensor_calls(run: Mapping[str, Any], file: str, first: int, last: int) -> tu
     return tuple(dict.fromkeys(name for name in names if _computes(name)))
 
 
+def drops_second_result(run: Mapping[str, Any], file: str, line: int, option: str) -> bool:
+    """Return whether a line calls something without ``option`` and uses only the first of its results.
+
+    That is ``x, _ = f(...)`` or ``f(...)[0]``; an option that is passed as ``**options`` is unknown.
+    """
+    return any(
+        isinstance(call, ast.Call)
+        and _covers(call, line)
+        and all(keyword.arg not in (None, option) for keyword in call.keywords)
+        for call in map(_used_in_part, ast.walk(_tree_of(run, file)))
+    )
+
+
+def _used_in_part(node: ast.AST) -> ast.expr | None:
+    """Return the expression of whose results a statement or expression uses only the first."""
+    if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Tuple):
+        names = node.targets[0].elts
+        if len(names) == 2 and isinstance(names[1], ast.Name) and names[1].id.startswith("_"):
+            return node.value
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value == 0:
+        return node.value
+    return None
+
+
 def calls_of(run: Mapping[str, Any], file: str, name: str) -> tuple[int, ...]:
     """Return the lines that call a function or class by this name, with or without its module before the dot."""
     calls = (node for node in ast.walk(_tree_of(run, file)) if isinstance(node, ast.Call))

@@ -32,6 +32,8 @@ class Validation(Struct, frozen=True):
     """Time of those forwards in the steady loop, over the whole account."""
     grad_line: Line | None
     """The line that called most of them, by time."""
+    grad_line_trains: bool = False
+    """Whether training calls the model at that line, too."""
 
 
 FORWARD = (pl.col("part") == "validation") & (pl.col("operation") == "forward")
@@ -55,6 +57,7 @@ def find_validation(evidence: Evidence, trainer: Trainer) -> Validation:
         }
     )
     durations = found.end - found.start
+    grad_line = _grad_line(inside, account)
     loop_ns = account.ns["validation"]
     return Validation(
         phases=phases,
@@ -65,7 +68,8 @@ def find_validation(evidence: Evidence, trainer: Trainer) -> Validation:
         median_ns=float(np.median(durations)) if durations.size else None,
         with_grad=bool(has_grad(inside).any()),
         grad_share=_grad_part(inside) * account.share_of(FORWARD),
-        grad_line=_grad_line(inside, account),
+        grad_line=grad_line,
+        grad_line_trains=_trains(account, grad_line),
     )
 
 
@@ -73,6 +77,16 @@ def _grad_part(inside: Events) -> float:
     """Return the share of the forward time that ran with gradients."""
     lengths = inside.end - inside.start
     return float(lengths[has_grad(inside)].sum() / max(1, lengths.sum()))
+
+
+def _trains(account: Account, line: Line | None) -> bool:
+    """Return whether a line also calls the model outside the phases."""
+    if line is None:
+        return False
+    at_line = (pl.col("file") == line.file) & (pl.col("line") == line.line)
+    return (
+        account.share_of((pl.col("part") != "validation") & (pl.col("operation") == "forward") & at_line) > 0
+    )
 
 
 def _grad_line(inside: Events, account: Account) -> Line | None:

@@ -14,10 +14,11 @@ from perfwrap.measures.data_loading.loaders import LoaderUse, find_loaders
 from perfwrap.measures.data_loading.worker_need import Step, measured_step
 from perfwrap.measures.data_loading.worker_states import cpu_starvation, find_making_states
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.loop.library_calls import LibraryCall
 from perfwrap.measures.loop.stacks import sampled_making
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import MIN_REPORTED_SHARE, Clear, NotChecked, place
-from perfwrap.rules.stack_samples import INSTALLED, main_function, quote
+from perfwrap.rules.stack_samples import INSTALLED, main_function, main_library, quote
 
 NO_RECORD = "Needs a recording of the workers; they were not recorded, or only as totals."
 """Why a rule about the inside of workers could not run."""
@@ -116,6 +117,8 @@ class Cost(Struct, frozen=True):
 
     words: str
     share: float
+    library: LibraryCall | None = None
+    """The library function that it spends most of its time in."""
 
 
 def main_part(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Cost | None:
@@ -127,7 +130,9 @@ def main_part(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Cost |
     hottest = main_function(sampled)
     if hottest is not None and sampled is not None:
         function = INNER.sub("", hottest.line.function)
-        return Cost(f"{function} ({place(hottest.line, '')})", hottest.count / sampled.count)
+        return Cost(
+            f"{function} ({place(hottest.line, '')})", hottest.count / sampled.count, main_library(hottest)
+        )
     making = loader.making
     if making is None or making.getitem_ns is None or making.collate_ns is None:
         return None

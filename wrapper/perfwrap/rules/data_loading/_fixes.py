@@ -27,6 +27,10 @@ CACHED_NS = 2_000
 """Time to get an item from a cache."""
 FREE_CORE = 0.5
 """Part of a core that is free on average, from which a worker may have a core."""
+OF_PANDAS = (
+    "Convert the columns to NumPy arrays or tensors once, when the dataset is made: looking up single values in pandas "
+    "takes most of it."
+)
 CEILING = "cached-batch"
 """The experiment in which batches take no time."""
 
@@ -77,7 +81,9 @@ def cheaper(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step)
             (_without(loader, step, cost.share), 1.0),
             f"{units.share(cost.share)} of making a batch",
             CEILING,
-            "Cache what does not change, decode at the size that you need, work on whole tensors.",
+            OF_PANDAS
+            if cost.library is not None and cost.library.package == "pandas"
+            else "Cache what does not change, decode at the size that you need, work on whole tensors.",
         ),
     )
 

@@ -29,7 +29,7 @@ from perfwrap import units
 from perfwrap.measures.account.loop_figures import mean_step_ns
 from perfwrap.measures.account.what_if import saving
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.steps.validation import find_validation
+from perfwrap.measures.steps.validation import Validation, find_validation
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, Option, locate, place
 
@@ -42,6 +42,17 @@ class Limits(Struct, frozen=True):
     min_reported_share: float = MIN_REPORTED_SHARE
     max_saved_share: float = 0.4
     """Part of a forward pass that is saved at best (measured, see above)."""
+
+
+def without_gradients(validation: Validation) -> str:
+    """Return what disables the gradients of a validation, and only of that."""
+    where = place(validation.grad_line, "the evaluation")
+    if validation.grad_line_trains:
+        return (
+            f"Wrap the call that evaluates through {where} in torch.no_grad(); training runs that line too, and needs "
+            "gradients there."
+        )
+    return f"Wrap the evaluation at {where} in torch.inference_mode(); model.eval() alone does not disable gradients."
 
 
 def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
@@ -67,8 +78,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             ),
             options=(
                 Option(
-                    f"Wrap the evaluation at {where} in torch.inference_mode(); model.eval() alone does not disable "
-                    "gradients.",
+                    without_gradients(validation),
                     saving(step_ns, 0.0, share * step_ns),
                 ),
             ),

@@ -34,6 +34,7 @@ from perfwrap.measures.loop.model_loops import find_model_loop
 from perfwrap.measures.loop.stacks import HotFunction, Sampled, sampled_validation
 from perfwrap.measures.steps.validation import Validation, find_validation
 from perfwrap.measures.trainers import Trainer
+from perfwrap.rules.loop.evaluation_with_grad import without_gradients
 from perfwrap.rules.model import (
     MIN_REPORTED_SHARE,
     SHARE,
@@ -133,7 +134,7 @@ def _inference(validation: Validation, limits: Limits) -> tuple[Option, ...]:
         return ()
     return (
         Option(
-            f"Wrap the code at {place(validation.grad_line, 'some lines')} in torch.inference_mode().",
+            without_gradients(validation),
             (1.0 - limits.max_grad_saved * validation.grad_share, 1.0),
             f"{units.share(validation.grad_share)} of the loop is validation with gradients",
         ),

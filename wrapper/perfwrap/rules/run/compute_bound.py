@@ -13,6 +13,7 @@ How the gain is estimated
     No gain is claimed: nothing is wasted outside that work.
 
 How to fix
+    An attention layer of torch whose weights the caller drops computes them all the same: pass need_weights=False.
     What to try next: what `perfwrap try` measured of this command, the largest gain first; else more compute threads on
     a CPU with idle cores, a lower precision that the device is fast in, torch.compile, a larger batch, a faster device.
     What is on already is left out, and so is bfloat16 on a processor without instructions for it, and what was measured
@@ -51,8 +52,10 @@ from perfwrap.measures.gpu.own_gpus import find_own_gpus
 from perfwrap.measures.kernels.gpu_activity import GpuActivity, busiest_gpu
 from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
 from perfwrap.measures.loop.functional_models import find_model_gaps
+from perfwrap.measures.loop.library_calls import LibraryCall
 from perfwrap.measures.loop.model_loops import find_model_loop
 from perfwrap.measures.loop.python_gaps import find_loss_gaps
+from perfwrap.measures.loop.source_calls import drops_second_result
 from perfwrap.measures.loop.stacks import OUTSIDE, HotFunction, Sampled, sampled_computing
 from perfwrap.measures.recorder.windows import find_windows
 from perfwrap.measures.trainers import Trainer, find_trainers
@@ -69,6 +72,7 @@ from perfwrap.rules.levers import Levers, find_levers
 from perfwrap.rules.model import SHARE, Answer, Clear, Finding, NotChecked, Option, Scope, locate, place
 from perfwrap.rules.needs import why_missing
 from perfwrap.rules.stack_samples import (
+    MAIN_LIBRARY_SHARE,
     join_passes,
     library_name,
     main_library,
@@ -82,6 +86,8 @@ NEEDS = ("trainer",)
 
 FindLoop = Callable[[Line], int | None]
 """Returns the first line of the loop of independent passes around a line."""
+DropsSecond = Callable[[Line], bool]
+"""Returns whether a line drops the attention weights that it lets torch compute."""
 
 
 class Limits(Struct, frozen=True):
@@ -99,12 +105,19 @@ class Limits(Struct, frozen=True):
     """Share of the samples from which a line inside the model is named."""
     main_share: float = 0.5
     """Share of the samples from which the title names a function."""
+    attention_share: float = 0.05
+    """Share of the samples from which unused attention weights are named."""
+    max_attention_saved: float = 0.75
+    """Part of an attention layer's time that is saved at best without its weights (measured: 62 % of a step in which it
+    was 80 %)."""
 
 
 MAX_NAMED_LINES = 3
-NO_WASTE = (
-    "`perfwrap inspect` proves no waste in these lines; whether the model needs them, it does not judge."
-)
+ATTENTION = ("MultiheadAttention.forward", "multi_head_attention_forward")
+"""torch's functions that compute attention."""
+LAYERS = ("forward",)
+"""How the names of layers' functions end."""
+NO_WASTE = "`perfwrap inspect` found no waste in these lines that it can prove; there may be other."
 HAS_WASTE = "First remove the wasted work that other findings name."
 NOT_JUDGED = "The loop has no avoidable waits; perfwrap does not judge the work of the model itself."
 NO_HOTSPOT = "No single function in the model or loss stands out in the stack samples."
@@ -162,7 +175,15 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
         # With several training threads each may have another hottest line, and shared ones would be repeated.
         is_only = len(evidence.get(find_trainers)) == 1
         return [
-            _with_lines(found, levers, sampled, is_only, limits, partial(find_model_loop, evidence, trainer))
+            _with_lines(
+                found,
+                levers,
+                sampled,
+                is_only,
+                limits,
+                partial(find_model_loop, evidence, trainer),
+                partial(_drops_weights, evidence),
+            )
         ]
     if evidence.get(why_missing, "stacks") is None:
         return [replace(found, evidence=(*found.evidence, FEW_SAMPLES))]
@@ -184,6 +205,11 @@ def check_run(evidence: Evidence, limits: Limits) -> Answer:
     return [replace(found, title=title, claims=None, scope=Scope.WINDOW)]
 
 
+def _drops_weights(evidence: Evidence, line: Line) -> bool:
+    """Return whether a line calls an attention layer, with its weights, and drops them."""
+    return drops_second_result(evidence.timeline.run, line.file, line.line, "need_weights")
+
+
 def _of_inspected(found: Finding, account: LineAccount, has_waste: bool) -> Finding:
     """Return the finding with the costliest lines of a step whose operations were recorded."""
     known = [cost for cost in account.lines if cost.line.file][:MAX_NAMED_LINES]
@@ -201,7 +227,13 @@ def _of_inspected(found: Finding, account: LineAccount, has_waste: bool) -> Find
 
 
 def _with_lines(
-    found: Finding, levers: Levers, sampled: Sampled, is_only: bool, limits: Limits, find_loop: FindLoop
+    found: Finding,
+    levers: Levers,
+    sampled: Sampled,
+    is_only: bool,
+    limits: Limits,
+    find_loop: FindLoop,
+    drops: DropsSecond,
 ) -> Finding:
     """Return the finding with the lines of the model and the loss that have most samples, if any stands out."""
     hot = [each for each in sampled.functions if each.count >= limits.hot_share * sampled.count]
@@ -215,28 +247,52 @@ def _with_lines(
         # A Python loop of less than 5 ms has no samples: they are on the next torch line.
         return replace(found, evidence=(*found.evidence, quote_shares(sampled)), rerun_options="--py-spy")
     loop = find_loop(hottest.line)
-    advice = (
-        f"Check whether {place(hottest.line, '')} must run in each step: compute constants once, and replace loops "
-        "over rows by one operation."
-    )
     library = main_library(hottest)
+    at = place(hottest.line, "")
     if loop is not None:
         advice = join_passes(hottest, loop)
+    elif _calls_layers(hottest):
+        advice = ""
     elif library is not None:
-        advice = (
-            f"Check how often {place(hottest.line, '')} calls {library_name(library)}, and for which sizes."
-        )
+        advice = f"Check how often {at} calls {library_name(library)}, and for which sizes."
+    else:
+        advice = f"See whether {at} computes something constant, twice or unused: perfwrap inspect."
+    checked = (_to_check(advice, levers),) if advice else ()
     if hottest.count >= limits.main_share * sampled.count and not _calls_layers(hottest):
         found = replace(
             found, title=f"{found.title.removesuffix('.')}, most of it at {place(hottest.line, '')}."
         )
-    checked = () if loop is None and _calls_layers(hottest) else (_to_check(advice, levers),)
     return replace(
         found,
         evidence=(*found.evidence, quote_shares(sampled), *quote_library(hottest)),
-        options=(*checked, *levers.options),
+        options=(*_without_weights(sampled, drops, limits), *checked, *levers.options),
         location=locate(hottest.line) if is_only else None,
     )
+
+
+def _without_weights(sampled: Sampled, drops: DropsSecond, limits: Limits) -> tuple[Option, ...]:
+    """Return the option to let attention layers not compute the weights that their caller drops."""
+    named = [each for each in sampled.functions if _is_attention(each) and drops(each.line)]
+    share = sum(each.on_line for each in named) / sampled.count
+    if share < limits.attention_share:
+        return ()
+    lines = ", ".join(place(each.line, "") for each in named[:MAX_NAMED_LINES])
+    # Its backward pass comes on top of the samples, and takes about as long.
+    best = 1.0 - limits.max_attention_saved * min(1.0, 2.0 * share)
+    return (
+        Option(
+            f"Pass need_weights=False to the MultiheadAttention at {lines}, whose weights nothing uses: torch then "
+            "computes it in one operation.",
+            (best, 1.0),
+            f"{units.share(share)} of the samples",
+        ),
+    )
+
+
+def _is_attention(hot: HotFunction) -> bool:
+    """Return whether most of a line's time is in torch's attention layer."""
+    main = _main_of_line(hot)
+    return main is not None and main.package == "torch" and main.function in ATTENTION
 
 
 def _to_check(advice: str, levers: Levers) -> Option:
@@ -245,9 +301,15 @@ def _to_check(advice: str, levers: Levers) -> Option:
 
 
 def _calls_layers(hot: HotFunction) -> bool:
-    """Return whether a line spends its time in torch's own layers, which are hardly the waste."""
-    library = main_library(hot)
-    return library is not None and library.package == "torch" and library.function.endswith("forward")
+    """Return whether a line spends its time in layers of a library or in derivatives, which are hardly the waste."""
+    main = _main_of_line(hot)
+    return main is not None and (main.derives or main.function.endswith(LAYERS))
+
+
+def _main_of_line(hot: HotFunction) -> LibraryCall | None:
+    """Return the library function that a line spends most of its time in; None if none is."""
+    library = hot.library
+    return library.main if library is not None and library.count >= MAIN_LIBRARY_SHARE * hot.on_line else None
 
 
 def _through(
