@@ -239,6 +239,19 @@ def test_checkpoints_are_reported_by_line_with_size_and_rhythm(run) -> None:
     assert (line.blocked_ns, line.median_ns, line.every_steps, line.bytes) == (120, 40.0, 10.0, 1_000)
 
 
+def test_the_files_of_one_checkpoint_are_saved_at_a_time(run) -> None:
+    journal = run.journal()
+    for number in range(60):
+        journal.step()
+        if number % 10 == 9:
+            for _ in range(2):
+                journal.span("save", 30, "torch.save", 1_000, "train.py:50:main")
+            journal.optimizer() if number % 20 == 9 else None  # the second file may be in another step
+    (line,) = of(run, find_checkpoints)
+    assert (line.count, line.at_a_time) == (12, 2.0)
+    assert line.every_steps == pytest.approx(10, abs=1)
+
+
 def test_a_validation_is_measured_and_its_gradients_are_noticed(run) -> None:
     journal = run.journal()
     for _ in range(3):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import polars as pl
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from perfwrap.measures.account.account import Account, find_account
 from perfwrap.measures.account.lines import Line, line_of
@@ -26,7 +28,9 @@ class CheckpointLine(Struct, frozen=True):
     """``blocked_ns`` over the whole account."""
     median_ns: float
     every_steps: float | None
-    """Steps from one call to the next (median), None for a single call."""
+    """Steps from one call to the next, or from one group of calls in a row; None for a single call or group."""
+    at_a_time: float
+    """Calls in a row (mean)."""
     bytes: int | None
     """Bytes written by one call (median), if known."""
 
@@ -46,7 +50,7 @@ def find_checkpoints(evidence: Evidence, trainer: Trainer) -> tuple[CheckpointLi
             pl.len().alias("count"),
             pl.col("duration").sum().alias("blocked"),
             pl.col("duration").median().alias("median"),
-            pl.col("at_step").diff().median().alias("every"),
+            pl.col("at_step").drop_nulls().sort(),
             pl.col("value").filter(pl.col("value") > 0).median().alias("bytes"),
         )
         .sort("blocked", descending=True)
@@ -56,6 +60,7 @@ def find_checkpoints(evidence: Evidence, trainer: Trainer) -> tuple[CheckpointLi
 
 def _line(row: dict[str, Any], account: Account) -> CheckpointLine:
     """Return the figures of one line."""
+    every, at_a_time = _rhythm(np.array(row["at_step"], dtype=np.float64))
     return CheckpointLine(
         operation=row["operation"],
         where=line_of(row["file"], row["line"], row["function"]),
@@ -63,6 +68,20 @@ def _line(row: dict[str, Any], account: Account) -> CheckpointLine:
         blocked_ns=row["blocked"],
         share=row["blocked"] / account.total_ns,
         median_ns=row["median"],
-        every_steps=row["every"],
+        every_steps=every,
+        at_a_time=at_a_time,
         bytes=None if row["bytes"] is None else int(row["bytes"]),
     )
+
+
+def _rhythm(steps: NDArray[np.float64]) -> tuple[float | None, float]:
+    """Return the steps between groups of calls (None for one group), and the calls of a group, for sorted steps.
+
+    Calls in a row are closer than the mean distance: two files of one checkpoint are one group.
+    """
+    if steps.size < 2:
+        return None, 1.0
+    apart = np.diff(steps)
+    groups = 1 + int((apart >= apart.mean()).sum()) if apart.any() else 1
+    every = float(steps[-1] - steps[0]) / (groups - 1) if groups > 1 else None
+    return every, steps.size / groups

@@ -54,6 +54,8 @@ class Limits(Struct, frozen=True):
     """How many of the calls after it are named."""
 
 
+LEAST_GROUP = 1.5
+"""Calls in a row from which the evidence mentions them."""
 CEILING = "no-checkpoint"
 """The experiment in which saving takes no time."""
 
@@ -71,7 +73,9 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
 def _finding(evidence: Evidence, trainer: Trainer, line: CheckpointLine, limits: Limits) -> Finding:
     """Return the finding about one line, however small."""
     where = place(line.where, "one line")
-    often = "once" if line.every_steps is None else f"every {units.number(line.every_steps)} steps"
+    at_a_time = "" if line.at_a_time < LEAST_GROUP else f"{units.number(line.at_a_time)} at a time "
+    alone = "once" if line.count == 1 else "in a row"
+    often = alone if line.every_steps is None else f"{at_a_time}every {units.number(line.every_steps)} steps"
     written = "" if line.bytes is None else f", {units.size(line.bytes)} each"
     gaps, calls = find_gaps_with_files(evidence, trainer, line.where)
     behind_ns = sum(gap.total_ns for gap in gaps) / max(1, line.count)
@@ -94,7 +98,7 @@ def _finding(evidence: Evidence, trainer: Trainer, line: CheckpointLine, limits:
             line,
             where,
             share,
-            line.median_ns + behind_ns,
+            line.at_a_time * (line.median_ns + behind_ns),
             (1.0 - share) * mean_step_ns(evidence, trainer),
             limits,
         ),
