@@ -91,7 +91,7 @@ SYNC = 41  # a value comes to the host; name = label "Tensor.item", value = 1 if
 SAVE = 42  # torch.save; value = bytes when known, else -1
 LOAD = 43
 GC = 44  # a collection; value = generation
-PERFWRAP = 45  # the recorder's own work outside of the probes
+PERFWRAP = 45  # the recorder's own work outside of the probes; value = its CPU time in ns, 0 if not measured
 IMPORT = 46  # the import of torch itself
 TRANSFER = 47  # a tensor changes memory; name = label "Tensor.to", value = bytes or -1 << 8 | the bits below
 FETCH = 48  # a worker (or, without workers, the loader) makes one batch; value = samples or -1

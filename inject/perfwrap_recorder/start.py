@@ -25,7 +25,7 @@ def start(settings):
     Raises OSError if there can be no journal: then there is no recorder.
     """
     global _role
-    began_ns = time.monotonic_ns()
+    began = _times()
     lifecycle.open_current(settings)
     _role = roles.find_role(roles.find_argv())
     if sys._perfwrap != os.getpid():  # forked before torch was imported: it has no line yet
@@ -48,7 +48,7 @@ def start(settings):
             guard.run("trial", _prepare_trial, settings)
         if settings.watched:
             guard.run("detaching", _prepare_detaching, settings)
-    _write_own_time("start", began_ns)
+    _write_own_time("start", began)
 
 
 def start_again(settings):
@@ -56,31 +56,31 @@ def start_again(settings):
     global _role
     from perfwrap_recorder import detaching
 
-    began_ns = time.monotonic_ns()
+    began = _times()
     lifecycle.open_again(settings)
     _role = roles.find_role(roles.find_argv())
     detaching.prepare(settings)
     detaching.attach_again()
     guard.run("facts", _write_facts)
-    _write_own_time("start", began_ns)
+    _write_own_time("start", began)
 
 
 def _watch_import():
     """Record each import of torch and, separately, the work of the probes at its end."""
     began_ns = [] if on_import.imported("torch") else [time.monotonic_ns()]
-    ended_ns = []
+    ended = []
 
     def begin():
         began_ns[:] = [time.monotonic_ns()]
 
     def end(torch):
-        ended_ns[:] = [time.monotonic_ns()]
+        ended[:] = [_times()]
         if began_ns:
-            duration_ns = ended_ns[0] - began_ns[0]
+            duration_ns = ended[0][0] - began_ns[0]
             journal.record(began_ns[0], duration_ns, 0, journal.text("torch"), journal_format.IMPORT)
 
     def installed(torch):
-        _write_own_time("install", ended_ns[0])
+        _write_own_time("install", ended[0])
 
     on_import.before("torch", begin)
     on_import.after("torch", guard.protect("import", end))
@@ -165,6 +165,12 @@ def _write_facts():
             journal.fact(key, str(value))
 
 
-def _write_own_time(name, began_ns):
+def _times():
+    """Return the time and the CPU time of this thread, in nanoseconds."""
+    return time.monotonic_ns(), time.thread_time_ns()
+
+
+def _write_own_time(name, began):
     text = journal.text(name)
-    journal.record(began_ns, time.monotonic_ns() - began_ns, 0, text, journal_format.PERFWRAP)
+    duration, computed = (now - then for now, then in zip(_times(), began))  # noqa: B905 - Python 3.8
+    journal.record(began[0], duration, max(1, computed), text, journal_format.PERFWRAP)
