@@ -384,7 +384,9 @@ def test_perfwraps_processor_time_is_that_of_all_processes(run) -> None:
     worker.span("perfwrap", 2 * 10**9, "start")
     assert of(run, find_own_cost).processor.recorder == pytest.approx(alone.recorder + 2, abs=1e-3)
     busy = run.journal(pid=102, role="worker")
-    busy.span("perfwrap", 3 * 10**9, "start", 10**9)  # beside other programs: it computed for a second of the three
+    busy.span(
+        "perfwrap", 3 * 10**9, "start", 10**9
+    )  # beside other programs: it computed for a second of the three
     assert of(run, find_own_cost).processor.recorder == pytest.approx(alone.recorder + 3, abs=1e-3)
 
 

@@ -145,6 +145,20 @@ def tensor_calls(run: Mapping[str, Any], file: str, first: int, last: int) -> tu
     return tuple(dict.fromkeys(name for name in names if _computes(name)))
 
 
+def shuffles_to_draw(run: Mapping[str, Any], file: str, line: int) -> bool:
+    """Return whether a line draws with ``numpy.random.choice(..., replace=False)``, which shuffles all first."""
+    return any(
+        isinstance(node, ast.Call)
+        and _covers(node, line)
+        and _dotted(node.func) in ("np.random.choice", "numpy.random.choice")
+        and any(
+            word.arg == "replace" and isinstance(word.value, ast.Constant) and word.value.value is False
+            for word in node.keywords
+        )
+        for node in ast.walk(_tree_of(run, file))
+    )
+
+
 def drops_second_result(run: Mapping[str, Any], file: str, line: int, option: str) -> bool:
     """Return whether a line calls something without ``option`` and uses only the first of its results.
 

@@ -24,6 +24,9 @@ SHORT_STEP_NS = units.MILLISECOND
 takes some microseconds, and a step makes dozens."""
 PREPARED = ("data", "zero_grad", "transfer")
 """After these events, code before the forward pass makes its input: it cannot run less often."""
+ON_WHOLE_ARRAYS = (
+    "work on whole arrays or tensors instead of in Python loops, and compute once what does not change."
+)
 MAX_CALLS = 3
 """How many tensor operations, or lines of recorded ones, are named."""
 MIN_LINE_SHARE = 0.1
@@ -59,6 +62,8 @@ class SectionCode(Struct, frozen=True):
     """The lines of its recorded operations with their shares."""
     main_line: Line | None
     """The line that calls most of them."""
+    shuffles: bool = False
+    """Whether the line with most samples shuffles an array to draw a few of its numbers."""
 
     @property
     def costly(self) -> list[tuple[Line, float]]:
@@ -161,6 +166,12 @@ def _options(code: SectionCode, loop: Loop, saving: tuple[float, float], basis: 
     if hottest or code.inner:
         lines = f"in {where(hottest)}" if hottest else f"around {place(code.inner, '')}"
     unknown = (1.0 - section.share, 1.0)
+    if code.shuffles and hottest:
+        draw = (
+            f"Draw with numpy.random.default_rng().choice at {place(hottest.line, '')}: numpy.random.choice with "
+            "replace=False shuffles all that it draws from. Make the generator once; it draws other numbers."
+        )
+        return (Option(draw, saving, basis),)
     if loop.is_short:
         larger = Option("Do more work in each step: a larger batch.", saving, basis)
         compiled = Option("Call torch.compile for the whole step.", unknown, basis, "compile")
@@ -191,7 +202,7 @@ def _options(code: SectionCode, loop: Loop, saving: tuple[float, float], basis: 
         )
         return (
             Option(
-                f"Check the code {lines}: replace loops over samples by array or tensor operations.",
+                f"Check the code {lines}: {ON_WHOLE_ARRAYS}",
                 saving,
                 basis,
             ),
@@ -199,7 +210,7 @@ def _options(code: SectionCode, loop: Loop, saving: tuple[float, float], basis: 
             *(() if loop.acts or section.longest.after_operation in PREPARED else (rarer,)),
         )
     return (
-        Option(f"Check the code {lines}: replace loops over samples by tensor operations.", saving, basis),
+        Option(f"Check the code {lines}: {ON_WHOLE_ARRAYS}", saving, basis),
         rarer,
     )
 

@@ -48,6 +48,7 @@ from perfwrap.measures.loop.functional_models import find_model_gaps
 from perfwrap.measures.loop.gap_calls import find_tensor_calls
 from perfwrap.measures.loop.python_gaps import PythonGap, find_python_gaps
 from perfwrap.measures.loop.section_frames import is_same_function
+from perfwrap.measures.loop.source_calls import shuffles_to_draw
 from perfwrap.measures.loop.stacks import (
     HotFunction,
     Sampled,
@@ -159,6 +160,7 @@ def _large_sections(
                 find_tensor_calls(evidence, trainer, section.longest),
                 find_gap_lines(evidence, trainer, section.longest),
                 find_main_line(evidence, trainer, section.longest),
+                _shuffles(evidence, main_function(sampled)),
             ),
             loop,
         )
@@ -168,6 +170,13 @@ def _large_sections(
         sampled = sampled_function(evidence, trainer, function.first.file, function.first.function)
         found.append(_busy(function, its_sections, sampled))
     return found
+
+
+def _shuffles(evidence: Evidence, hottest: HotFunction | None) -> bool:
+    """Return whether most samples of a function are on a line that shuffles an array to draw from it."""
+    if hottest is None or hottest.on_line < HALF * hottest.count:
+        return False
+    return shuffles_to_draw(evidence.timeline.run, hottest.line.file, hottest.line.line)
 
 
 def _is_large(section: CodeSection, limits: Limits) -> bool:
