@@ -31,7 +31,7 @@ NAMES = {
 """The names of the recorded events in sentences."""
 
 
-RESULTS = ("forward", "sync")
+RESULTS = ("forward", "gradient", "sync")
 """What follows these events uses results of the model: it does not make the next batch."""
 
 

@@ -22,8 +22,8 @@ from perfwrap.rules.stack_samples import MAIN_SHARE, library_name, main_function
 SHORT_STEP_NS = units.MILLISECOND
 """Below this a step is so short that calling Python and torch costs as much as the work: a call of a torch function
 takes some microseconds, and a step makes dozens."""
-PREPARED = ("data", "zero_grad", "transfer")
-"""After these events, code before the forward pass makes its input: it cannot run less often."""
+PREPARED = ("data", "gradient", "zero_grad", "transfer")
+"""After these events, code before the forward pass makes its input or its weights: it cannot run less often."""
 ON_WHOLE_ARRAYS = (
     "work on whole arrays or tensors instead of in Python loops, and compute once what does not change."
 )
