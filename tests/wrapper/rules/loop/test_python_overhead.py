@@ -104,6 +104,31 @@ def test_a_loss_between_forward_and_backward_is_no_python_problem(
     assert isinstance(ask(rule), Clear)
 
 
+def test_a_loss_behind_a_gradient_penalty_is_no_python_problem(
+    loop: Any, ask: Callable[[Rule], Answer]
+) -> None:
+    for _ in range(40):
+        loop.span("forward", 4, "Net", 3, 21)
+        loop.span("gradient", 4, "grad", line=22)
+        loop.python(1)
+        loop.span("backward", 5, line=24)
+        loop.span("optimizer", 1, "SGD#1", line=25)
+    assert isinstance(ask(rule), Clear)
+
+
+def test_the_update_of_weights_in_an_inner_loop_is_no_batch_and_no_bookkeeping(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    for _ in range(40):
+        loop.span("forward", 4, "Net", 3, 21)
+        loop.span("gradient", 4, "grad", line=22)
+        loop.python(5)
+        loop.compute()
+    edits = " ".join(option.edit for option in find(rule).options)
+    assert "DataLoader workers" not in edits
+    assert "every N steps" not in edits
+
+
 def test_gaps_on_one_line_are_reported_together(loop: Any, find: Callable[[Rule], Finding]) -> None:
     for _ in range(40):
         loop.span("forward", 4, "Net", 3, 21)

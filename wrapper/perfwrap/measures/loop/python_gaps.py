@@ -82,7 +82,7 @@ def find_loss_gaps(evidence: Evidence, trainer: Trainer) -> tuple[PythonGap, ...
     return tuple(
         gap
         for gap in evidence.get(find_python_gaps, trainer)
-        if gap.after_operation in ("forward", "zero_grad")
+        if gap.after_operation in ("forward", "gradient", "zero_grad")
         and gap.before_operation in ("backward", "gradient", "zero_grad")
     )
 

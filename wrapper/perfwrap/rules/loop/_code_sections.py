@@ -31,6 +31,9 @@ NAMES = {
 """The names of the recorded events in sentences."""
 
 
+BEFORE_LOSS = ("forward", "gradient")
+AFTER_LOSS = ("backward", "gradient", "zero_grad")
+"""Events between which the loss function runs."""
 RESULTS = ("forward", "gradient", "sync")
 """What follows these events uses results of the model: it does not make the next batch."""
 
@@ -59,11 +62,7 @@ class CodeSection(Struct, frozen=True):
     def holds_loss(self) -> bool:
         """Whether the loss function probably runs in it."""
         gap = self.longest
-        return gap.after_operation == "forward" and gap.before_operation in (
-            "backward",
-            "gradient",
-            "zero_grad",
-        )
+        return gap.after_operation in BEFORE_LOSS and gap.before_operation in AFTER_LOSS
 
 
 def find_sections(gaps: Sequence[PythonGap]) -> list[CodeSection]:
