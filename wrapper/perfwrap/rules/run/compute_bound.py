@@ -10,8 +10,8 @@ Why it costs
     It costs nothing: there are no waits. To go faster, the work itself must take less time.
 
 How the gain is estimated
-    No gain is claimed: nothing is wasted outside that work. For unused attention weights the best case is three quarters
-    of the layer's time, with a backward pass as long as its samples; at worst nothing.
+    No gain is claimed: nothing is wasted outside that work. For unused attention weights the best case is three
+    quarters of the layer's time, with a backward pass as long as its samples; at worst nothing.
 
 How to fix
     An attention layer of torch whose weights the caller drops computes them all the same: pass need_weights=False.
