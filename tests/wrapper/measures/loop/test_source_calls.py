@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 from perfwrap.measures.loop.source_calls import (
     begin_of_statement,
-    drops_second_result,
     file_calls,
-    shuffles_to_draw,
     tensor_calls,
     writing_calls,
 )
@@ -42,39 +40,6 @@ def test_a_line_that_writes_is_recognised_by_its_calls(
 ) -> None:
     (tmp_path / "train.py").write_text(line + "\n")
     assert writing_calls({"cwd": str(tmp_path)}, "train.py", 1) == calls
-
-
-@pytest.mark.parametrize(
-    ("line", "drops"),
-    [
-        ("x, _ = self.attention(x, x, x)", True),
-        ("x, _weights = self.attention(x, x, x, attn_mask=mask)", True),
-        ("x = x + self.attention(x, x, x)[0]", True),
-        ("x, _ = self.attention(x, x, x, need_weights=False)", False),
-        ("x, _ = self.attention(x, x, x, **options)", False),
-        ("x, weights = self.attention(x, x, x)", False),
-        ("x = self.attention(x, x, x)", False),
-        ("x = self.attention(x, x, x)[1]", False),
-    ],
-)
-def test_a_second_result_that_nothing_uses_is_recognised(tmp_path: Path, line: str, drops: bool) -> None:
-    (tmp_path / "train.py").write_text(line + "\n")
-    assert drops_second_result({"cwd": str(tmp_path)}, "train.py", 1, "need_weights") == drops
-
-
-@pytest.mark.parametrize(
-    ("line", "shuffles"),
-    [
-        ("at = np.random.choice(size, size=64, replace=False)", True),
-        ("at = numpy.random.choice(size, 64, replace=False)", True),
-        ("at = np.random.choice(size, size=64)", False),
-        ("at = rng.choice(size, size=64, replace=False)", False),
-        ("at = np.random.choice(size, size=64, replace=again)", False),
-    ],
-)
-def test_a_draw_that_shuffles_everything_is_recognised(tmp_path: Path, line: str, shuffles: bool) -> None:
-    (tmp_path / "train.py").write_text(line + "\n")
-    assert shuffles_to_draw({"cwd": str(tmp_path)}, "train.py", 1) == shuffles
 
 
 def test_of_a_call_over_several_lines_each_counts(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def file_calls(run: Mapping[str, Any], file: str, line: int) -> tuple[str, ...]:
     """
     around = [
         node
-        for node in ast.walk(_tree_of(run, file))
+        for node in ast.walk(tree_of(run, file))
         if isinstance(node, REPEATED) and node.lineno <= line <= (node.end_lineno or node.lineno)
     ]
     if not around:
@@ -126,7 +126,7 @@ def begin_of_statement(run: Mapping[str, Any], file: str, line: int) -> int:
     """
     first = [
         node.lineno
-        for node in ast.walk(_tree_of(run, file))
+        for node in ast.walk(tree_of(run, file))
         if isinstance(node, ast.stmt)
         and not hasattr(node, "body")
         and node.lineno <= line <= (node.end_lineno or node.lineno)
@@ -140,52 +140,14 @@ def tensor_calls(run: Mapping[str, Any], file: str, first: int, last: int) -> tu
     Operators and methods of tensors (``a @ b``, ``a.sum()``) are not included: their names do not show the type of
     their object.
     """
-    calls = (node for node in ast.walk(_tree_of(run, file)) if isinstance(node, ast.Call))
-    names = (_dotted(call.func) for call in calls if first <= call.lineno <= last)
+    calls = (node for node in ast.walk(tree_of(run, file)) if isinstance(node, ast.Call))
+    names = (dotted(call.func) for call in calls if first <= call.lineno <= last)
     return tuple(dict.fromkeys(name for name in names if _computes(name)))
-
-
-def shuffles_to_draw(run: Mapping[str, Any], file: str, line: int) -> bool:
-    """Return whether a line draws with ``numpy.random.choice(..., replace=False)``, which shuffles all first."""
-    return any(
-        isinstance(node, ast.Call)
-        and _covers(node, line)
-        and _dotted(node.func) in ("np.random.choice", "numpy.random.choice")
-        and any(
-            word.arg == "replace" and isinstance(word.value, ast.Constant) and word.value.value is False
-            for word in node.keywords
-        )
-        for node in ast.walk(_tree_of(run, file))
-    )
-
-
-def drops_second_result(run: Mapping[str, Any], file: str, line: int, option: str) -> bool:
-    """Return whether a line calls something without ``option`` and uses only the first of its results.
-
-    That is ``x, _ = f(...)`` or ``f(...)[0]``; an option that is passed as ``**options`` is unknown.
-    """
-    return any(
-        isinstance(call, ast.Call)
-        and _covers(call, line)
-        and all(keyword.arg not in (None, option) for keyword in call.keywords)
-        for call in map(_used_in_part, ast.walk(_tree_of(run, file)))
-    )
-
-
-def _used_in_part(node: ast.AST) -> ast.expr | None:
-    """Return the expression of whose results a statement or expression uses only the first."""
-    if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Tuple):
-        names = node.targets[0].elts
-        if len(names) == 2 and isinstance(names[1], ast.Name) and names[1].id.startswith("_"):
-            return node.value
-    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value == 0:
-        return node.value
-    return None
 
 
 def calls_of(run: Mapping[str, Any], file: str, name: str) -> tuple[int, ...]:
     """Return the lines that call a function or class by this name, with or without its module before the dot."""
-    calls = (node for node in ast.walk(_tree_of(run, file)) if isinstance(node, ast.Call))
+    calls = (node for node in ast.walk(tree_of(run, file)) if isinstance(node, ast.Call))
     return tuple(sorted({call.lineno for call in calls if _name(call.func).rpartition(".")[2] == name}))
 
 
@@ -222,7 +184,7 @@ def _innermost_loop(run: Mapping[str, Any], file: str, line: int) -> ast.stmt | 
     """Return the innermost loop, comprehension or function around a line; None without one."""
     around = [
         node
-        for node in ast.walk(_tree_of(run, file))
+        for node in ast.walk(tree_of(run, file))
         if isinstance(node, (*REPEATED, *COMPREHENSIONS))
         and _begin_of_passes(node) <= line <= (node.end_lineno or node.lineno)
     ]
@@ -328,12 +290,12 @@ def _blocks(statement: ast.stmt) -> tuple[list[ast.AST], list[list[ast.stmt]]]:
 
 def writing_calls(run: Mapping[str, Any], file: str, line: int) -> tuple[str, ...]:
     """Return the calls on a line that write, e.g. ``json.dump``; empty if the file cannot be read."""
-    tree = _tree_of(run, file)
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _covers(node, line)]
+    tree = tree_of(run, file)
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and covers(node, line)]
     return tuple(dict.fromkeys(_name(call.func) for call in calls if _writes(call)))
 
 
-def _tree_of(run: Mapping[str, Any], file: str) -> ast.Module:
+def tree_of(run: Mapping[str, Any], file: str) -> ast.Module:
     """Return the syntax tree of a file of the program, or of a notebook cell; an empty one if it is unknown."""
     cell = cell_text(run, file)
     if cell is not None:
@@ -367,7 +329,7 @@ def _parsed(text: str) -> ast.Module:
         return ast.Module(body=[], type_ignores=[])
 
 
-def _covers(node: ast.Call, line: int) -> bool:
+def covers(node: ast.Call, line: int) -> bool:
     """Return whether a call is on a line."""
     return node.lineno <= line <= (node.end_lineno or node.lineno)
 
@@ -396,7 +358,7 @@ def _writes(call: ast.Call) -> bool:
     return function in WRITES or (function in LEVELS and owner.lower() in LOGGERS)
 
 
-def _dotted(function: ast.expr) -> str:
+def dotted(function: ast.expr) -> str:
     """Return a function's full name, e.g. ``torch.linalg.svdvals``; empty if it does not consist of names only."""
     parts: list[str] = []
     while isinstance(function, ast.Attribute):

@@ -48,7 +48,7 @@ from perfwrap.measures.loop.functional_models import find_model_gaps
 from perfwrap.measures.loop.gap_calls import find_tensor_calls
 from perfwrap.measures.loop.python_gaps import PythonGap, find_python_gaps
 from perfwrap.measures.loop.section_frames import is_same_function
-from perfwrap.measures.loop.source_calls import shuffles_to_draw
+from perfwrap.measures.loop.slow_calls import shuffles_to_draw
 from perfwrap.measures.loop.stacks import (
     HotFunction,
     Sampled,

@@ -56,7 +56,7 @@ from perfwrap.measures.loop.functional_models import find_model_gaps
 from perfwrap.measures.loop.library_calls import LibraryCall
 from perfwrap.measures.loop.model_loops import find_model_loop
 from perfwrap.measures.loop.python_gaps import find_loss_gaps
-from perfwrap.measures.loop.source_calls import drops_second_result
+from perfwrap.measures.loop.slow_calls import drops_second_result
 from perfwrap.measures.loop.stacks import OUTSIDE, HotFunction, Sampled, sampled_computing
 from perfwrap.measures.recorder.windows import find_windows
 from perfwrap.measures.trainers import Trainer, find_trainers
