@@ -61,13 +61,20 @@ class Result:
 
     @property
     def right_line(self) -> bool | None:
-        """Whether the expected rule names a marked line, or a range with one; None if no line is marked."""
+        """Whether the expected rule names a marked line, or a range with one, for one of its fixes.
+
+        None if no line is marked.
+        """
         if not self.label.lines or self.place is None:
             return None
-        location = self.findings[self.place - 1]["location"]
-        if not location or Path(location["file"]).name != self.script.name:
-            return False
-        return any(_holds(location["line"], location.get("until_line"), line) for line in self.label.lines)
+        finding = self.findings[self.place - 1]
+        places = [finding["location"], *(option["location"] for option in finding["options"])]
+        return any(
+            _holds(place["line"], place.get("until_line"), line)
+            for place in places
+            if place and Path(place["file"]).name == self.script.name
+            for line in self.label.lines
+        )
 
     @property
     def alarms(self) -> list[str]:

@@ -84,7 +84,7 @@ def try_once(script: Path, folder: Path) -> bool | None:
     if finding is None or option is None:
         print(f"| {name} | {'no such finding' if finding is None else 'not advised'} | | | |", flush=True)
         return None
-    changed = follow(script.read_text(encoding="utf-8"), finding["location"]["line"], advice)
+    changed = follow(script.read_text(encoding="utf-8"), option["location"]["line"], advice)
     advised = folder / f"{name}_advised.py"
     advised.write_text(changed, encoding="utf-8")
     after = record(advised, folder / advised.stem)

@@ -19,7 +19,7 @@ from perfwrap.diagnosis.verdict import VERDICTS
 from perfwrap.measures.account.parts import PARTS
 from perfwrap.measures.dataflow.line_account import PARTS as PARTS_OF_A_LINE
 from perfwrap.reports import json as json_report
-from perfwrap.rules.model import Finding, Option
+from perfwrap.rules.model import Finding, Location, Option
 
 SCHEMA = json.loads(json_report.SCHEMA.read_text(encoding="utf-8"))
 VALIDATOR = Draft202012Validator(SCHEMA)
@@ -109,7 +109,18 @@ def test_the_options_are_in_their_order_and_the_first_is_the_advice(diagnosis: D
         "saving": {"low": 0.6, "high": 0.8},
         "basis": "unchanged in 12 of 12 checks, 6 MiB",
         "experiment": "cached-batch",
+        "location": finding["location"],
     }
+
+
+def test_the_line_of_a_finding_is_that_of_its_best_option(diagnosis: Diagnosis) -> None:
+    found = diagnosis.findings[0]
+    best, other = found.options
+    options = (replace(best, location=Location("data.py", 57)), other)
+    changed = replace(diagnosis, findings=(replace(found, options=options), *diagnosis.findings[1:]))
+    finding = json_report.document(changed)["findings"][0]
+    assert finding["location"] == finding["options"][0]["location"] == {"file": "data.py", "line": 57}
+    assert finding["options"][1]["location"]["line"] == 3
 
 
 def test_what_would_not_help_is_said_with_its_figure(diagnosis: Diagnosis) -> None:

@@ -182,7 +182,7 @@ def find(
                 Unedited(
                     finding.rule,
                     " ".join(dict.fromkeys(reasons)) or NO_EDIT,
-                    finding.location,
+                    finding.change_at,
                     finding.saving,
                     finding.advice,
                 )

@@ -187,16 +187,16 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "severity": finding.severity,
         "share": _share(finding.share),
         "saving": {"low": _ratio(low), "high": _ratio(high)},
-        "location": None if finding.location is None else _location(finding.location),
+        "location": _location(finding.change_at),
         "evidence": [finding.sentence, *finding.evidence],
         "advice": finding.advice,
         "experiment": finding.experiment,
-        "options": [_option(option) for option in finding.options],
+        "options": [_option(option, finding.location) for option in finding.options],
     }
 
 
-def _option(option: Option) -> dict[str, Any]:
-    """Return one way to fix a problem."""
+def _option(option: Option, problem: Location | None) -> dict[str, Any]:
+    """Return one way to fix a problem, with the line to change."""
     low, high = option.saving
     return {
         "edit": option.edit,
@@ -204,11 +204,14 @@ def _option(option: Option) -> dict[str, Any]:
         "saving": {"low": _ratio(low), "high": _ratio(high)},
         "basis": option.basis or None,
         "experiment": option.experiment,
+        "location": _location(option.location or problem),
     }
 
 
-def _location(found: Location) -> dict[str, Any]:
+def _location(found: Location | None) -> dict[str, Any] | None:
     """Return a line, with the last one of a range of lines."""
+    if found is None:
+        return None
     range_end = {} if found.until_line is None else {"until_line": found.until_line}
     return {**_line(found.file, found.line), **range_end}
 

@@ -113,6 +113,8 @@ class Option:
     experiment: str | None = None
     details: str = ""
     """More sentences, for users who choose this option."""
+    location: Location | None = None
+    """The line to change, if it is another one than the finding's."""
 
     @property
     def advice(self) -> str:
@@ -144,6 +146,7 @@ class Finding:
     verdict: str | None = None
     """The verdict that it supports, together with other findings of the same verdict."""
     location: Location | None = None
+    """Where the problem is."""
     rerun_options: str | None = None
     """Options of ``perfwrap run`` that record more detail about this problem."""
     confidence: Confidence = "measured"
@@ -183,6 +186,11 @@ class Finding:
     def experiment(self) -> str | None:
         """The change of `perfwrap try` that measures the best option."""
         return self.options[0].experiment
+
+    @property
+    def change_at(self) -> Location | None:
+        """The line to change: that of the best option, or where the problem is."""
+        return self.options[0].location or self.location
 
     @property
     def sentence(self) -> str:

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from perfwrap.measures.account.lines import Line
 from perfwrap.measures.data_loading.worker_need import Step
 from perfwrap.measures.loop.library_calls import LibraryCall
 from perfwrap.rules.data_loading import _batch_time, _fixes
@@ -13,7 +14,8 @@ from perfwrap.rules.data_loading import _batch_time, _fixes
 def test_lookups_in_pandas_are_to_be_made_once(
     monkeypatch: pytest.MonkeyPatch, package: str, is_told: bool
 ) -> None:
-    cost = _batch_time.Cost("Data.__getitem__ (data.py:22)", 0.9, LibraryCall(package, "DataFrame._ixs", 90))
+    library = LibraryCall(package, "DataFrame._ixs", 90)
+    cost = _batch_time.Cost("Data.__getitem__ (data.py:22)", 0.9, Line("data.py", 22), library)
     monkeypatch.setattr(_batch_time, "main_part", lambda *_: cost)
     monkeypatch.setattr(_fixes, "_without", lambda *_: 0.2)
     anything: Any = SimpleNamespace()

@@ -117,6 +117,7 @@ class Cost(Struct, frozen=True):
 
     words: str
     share: float
+    line: Line
     library: LibraryCall | None = None
     """The library function that it spends most of its time in."""
 
@@ -131,7 +132,10 @@ def main_part(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Cost |
     if hottest is not None and sampled is not None:
         function = INNER.sub("", hottest.line.function)
         return Cost(
-            f"{function} ({place(hottest.line, '')})", hottest.count / sampled.count, main_library(hottest)
+            f"{function} ({place(hottest.line, '')})",
+            hottest.count / sampled.count,
+            hottest.line,
+            main_library(hottest),
         )
     making = loader.making
     if making is None or making.getitem_ns is None or making.collate_ns is None:
@@ -143,7 +147,7 @@ def main_part(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Cost |
     ns, name, line = max(parts, key=lambda part: part[0])
     if name is None or line is None or ns < MAIN_SHARE * making.fetch_ns or INSTALLED in line.file:
         return None
-    return Cost(f"{_short(name)} ({place(line, '')})", min(1.0, ns / making.fetch_ns))
+    return Cost(f"{_short(name)} ({place(line, '')})", min(1.0, ns / making.fetch_ns), line)
 
 
 def single(loader: LoaderUse) -> tuple[str, ...]:

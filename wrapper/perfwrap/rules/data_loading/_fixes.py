@@ -21,7 +21,7 @@ from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.data_loading import _batch_time as making
 from perfwrap.rules.data_loading import _caching as caching
-from perfwrap.rules.model import MIN_REPORTED_SHARE, Option, named
+from perfwrap.rules.model import MIN_REPORTED_SHARE, Option, locate, named
 
 CACHED_NS = 2_000
 """Time to get an item from a cache."""
@@ -67,6 +67,7 @@ def cache(loader: LoaderUse, items: CheckedItems, best: float, sure: float) -> O
         f"unchanged in {units.count(items.same)} of {units.count(items.count)} checks, {units.size(items.bytes)}",
         CEILING,
         caching.details(loader, items),
+        locate(made.getitem_line) if made else None,
     )
 
 
@@ -84,6 +85,7 @@ def cheaper(evidence: Evidence, trainer: Trainer, loader: LoaderUse, step: Step)
             OF_PANDAS
             if cost.library is not None and cost.library.package == "pandas"
             else "Cache what does not change, decode at the size that you need, work on whole tensors.",
+            locate(cost.line),
         ),
     )
 
