@@ -156,7 +156,7 @@ class Analysis:
         )
         rows = "".join(
             f"<tr><td>{html.escape(finding.rule)}</td><td>{html.escape(finding.severity)}</td>"
-            f"<td>{html.escape(str(finding.change_at or ''))}</td>"
+            f"<td>{html.escape(str(finding.location or ''))}</td>"
             f"<td style='text-align:left'>{html.escape(finding.sentence)}<br><b>Fix:</b> "
             f"{html.escape(finding.advice)}"
             + "".join(f"<br>Or: {html.escape(alternative(option))}" for option in finding.options[1:])

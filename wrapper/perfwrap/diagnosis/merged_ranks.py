@@ -20,7 +20,7 @@ def merge_ranks(evidence: Evidence, found: dict[Trainer, list[Finding]]) -> tupl
         weight = evidence.get(find_account, trainer).total_ns / whole if whole else 1 / len(found)
         numbers: dict[tuple[object, ...], int] = {}
         for finding in findings:
-            key = (finding.rule, finding.location)
+            key = (finding.rule, finding.problem)
             numbers[key] = numbers.get(key, 0) + 1
             groups.setdefault((*key, numbers[key]), []).append((weight, finding))
     merged = [_merge_findings(group, len(found)) for group in groups.values()]

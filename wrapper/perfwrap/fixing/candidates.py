@@ -182,7 +182,7 @@ def find(
                 Unedited(
                     finding.rule,
                     " ".join(dict.fromkeys(reasons)) or NO_EDIT,
-                    finding.change_at,
+                    finding.location,
                     finding.saving,
                     finding.advice,
                 )
@@ -271,7 +271,7 @@ def _wanted(
     loop: tuple[str, int] | None,
 ) -> Iterator[tuple[Option, str, Mapping[str, Value], list[tuple[str, int]]]]:
     """Return for each edit to try: the option it carries out, its name, its values, and the places, best first."""
-    here = [(finding.location.file, finding.location.line)] if finding.location is not None else []
+    here = [(finding.problem.file, finding.problem.line)] if finding.problem is not None else []
     created = [_place(loader) for loader in loaders]
     for option in finding.options:
         values = _loader_values(option)

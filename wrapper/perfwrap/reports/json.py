@@ -187,11 +187,11 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "severity": finding.severity,
         "share": _share(finding.share),
         "saving": {"low": _ratio(low), "high": _ratio(high)},
-        "location": _location(finding.change_at),
+        "location": _location(finding.location),
         "evidence": [finding.sentence, *finding.evidence],
         "advice": finding.advice,
         "experiment": finding.experiment,
-        "options": [_option(option, finding.location) for option in finding.options],
+        "options": [_option(option, finding.problem) for option in finding.options],
     }
 
 

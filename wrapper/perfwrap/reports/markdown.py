@@ -56,10 +56,10 @@ def _finding(number: int, finding: Finding, directory: str) -> list[str]:
     """Return one finding: the sentence, the line, the fix, and the collapsed evidence."""
     share = f", {units.share(finding.share)}" if finding.share > 0 else ""
     lines = [f"**{number}. {code(finding.rule)}** ({finding.severity}{share})", "", escaped(finding.sentence)]
-    if finding.change_at is not None:
-        path = PurePath(finding.change_at.file)
+    if finding.location is not None:
+        path = PurePath(finding.location.file)
         shown = path.relative_to(directory) if directory and path.is_relative_to(directory) else path
-        lines += ["", f"At {code(at_line(str(shown), finding.change_at.line))}."]
+        lines += ["", f"At {code(at_line(str(shown), finding.location.line))}."]
     lines += ["", f"Fix: {escaped(finding.advice)}"]
     if expected(finding):
         lines += ["", f"Gain: {expected(finding)}."]

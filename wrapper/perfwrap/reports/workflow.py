@@ -52,7 +52,7 @@ def append_summary(markdown: str, variables: Mapping[str, str] = os.environ) -> 
 
 def _annotation(finding: Finding, root: str) -> str:
     """Return the annotation of one finding; a note is a notice, all others are warnings."""
-    place = finding.change_at
+    place = finding.location
     cell = None if place is None else cell_number(place.file)
     where = {} if place is None else {"file": _relative(without_cell(place.file), root)}
     if place is not None and cell is None:  # The line of a cell is not a line of the notebook's file.

@@ -146,7 +146,9 @@ class Finding:
     verdict: str | None = None
     """The verdict that it supports, together with other findings of the same verdict."""
     location: Location | None = None
-    """Where the problem is."""
+    """Given: where the problem is. Afterwards: the line that the best option changes."""
+    problem: Location | None = None
+    """Where the problem is; filled in."""
     rerun_options: str | None = None
     """Options of ``perfwrap run`` that record more detail about this problem."""
     confidence: Confidence = "measured"
@@ -166,11 +168,14 @@ class Finding:
     ranks: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        """Sort the options, the best first; ValueError if there are none."""
+        """Sort the options, the best first, and take the line of the first; ValueError if there are none."""
         if not self.options:
             raise ValueError("A finding has at least one option.")
         best_first = sorted(self.options, key=lambda option: option.ratio)
+        problem = self.problem or self.location
         object.__setattr__(self, "options", tuple(best_first))
+        object.__setattr__(self, "problem", problem)
+        object.__setattr__(self, "location", best_first[0].location or problem)
 
     @property
     def advice(self) -> str:
@@ -186,11 +191,6 @@ class Finding:
     def experiment(self) -> str | None:
         """The change of `perfwrap try` that measures the best option."""
         return self.options[0].experiment
-
-    @property
-    def change_at(self) -> Location | None:
-        """The line to change: that of the best option, or where the problem is."""
-        return self.options[0].location or self.location
 
     @property
     def sentence(self) -> str:

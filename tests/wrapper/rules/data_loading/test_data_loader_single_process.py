@@ -193,7 +193,7 @@ def test_on_few_cores_a_cheaper_dataset_gains_more_than_workers(
     cheaper, workers = finding.options
     assert cheaper.edit == "Make Data.__getitem__ (train.py:7) cheaper."
     assert cheaper.basis == "97 % of making a batch"
-    assert (str(finding.location), str(finding.change_at)) == ("train.py:12", "train.py:7")
+    assert (str(finding.problem), str(finding.location)) == ("train.py:12", "train.py:7")
     assert cheaper.saving[1] == 1.0
     assert workers.edit == "Pass num_workers=2 to the DataLoader at train.py:12."
     assert workers.basis == "30 ms per batch, 10 ms for the rest of the step, 2 cores"

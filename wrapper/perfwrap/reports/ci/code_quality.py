@@ -40,7 +40,7 @@ def entries(diagnosis: Diagnosis, root: str = "") -> list[dict[str, Any]]:
 
 def _entry(finding: Finding, place: RepositoryPlace) -> dict[str, Any]:
     """Return one finding."""
-    where = "" if place.cell is None or finding.change_at is None else f" ({finding.change_at})"
+    where = "" if place.cell is None or finding.location is None else f" ({finding.location})"
     gain = f" Gain: {expected(finding)}." if expected(finding) else ""
     return {
         "description": f"{finding.sentence}{where} Fix: {finding.advice}{gain}",

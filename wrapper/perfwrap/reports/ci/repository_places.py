@@ -23,7 +23,7 @@ class RepositoryPlace:
 
     def __init__(self, finding: Finding, diagnosis: Diagnosis, root: str) -> None:
         """Work out the place, relative to ``root`` if it is below it."""
-        location = finding.change_at
+        location = finding.location
         self.cell = None if location is None else cell_number(location.file)
         """The number of a notebook's cell; its lines are not lines of the notebook's file."""
         named = without_cell(location.file) if location is not None else program(diagnosis.run)

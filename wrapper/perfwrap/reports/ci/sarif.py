@@ -109,8 +109,8 @@ def _locations(place: RepositoryPlace, finding: Finding) -> list[dict[str, Any]]
         if place.last_line is not None:
             physical["region"]["endLine"] = place.last_line
     location: dict[str, Any] = {"physicalLocation": physical}
-    if place.cell is not None and finding.change_at is not None:
-        name = f"cell [{place.cell}], line {finding.change_at.line}"
+    if place.cell is not None and finding.location is not None:
+        name = f"cell [{place.cell}], line {finding.location.line}"
         location["logicalLocations"] = [{"name": name, "kind": "cell"}]
     elif place.function:
         location["logicalLocations"] = [{"name": place.function, "kind": "function"}]

@@ -151,7 +151,7 @@ def _proved(experiment: str | None, diagnosis: Diagnosis) -> str:
 
 def _place(finding: Finding, diagnosis: Diagnosis) -> dict[str, Any] | None:
     """Return the line that a finding names, with the lines of the file as far as they can be read."""
-    location = finding.change_at
+    location = finding.location
     if location is None:
         return None
     directory = str(diagnosis.run.get("cwd") or ".")

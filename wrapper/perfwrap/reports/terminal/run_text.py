@@ -220,8 +220,8 @@ def _finding(number: int, finding: Finding, diagnosis: Diagnosis, page: Page, ev
     )
     if finding.sentence not in diagnosis.verdict.sentence:
         page.paragraph(finding.sentence, indent=3)
-    if finding.change_at is not None:
-        _excerpt(finding.change_at, diagnosis, page)
+    if finding.location is not None:
+        _excerpt(finding.location, diagnosis, page)
     for sentence in finding.evidence:
         page.paragraph(sentence, indent=3, hanging="- ")
     page.paragraph(finding.advice, indent=3, hanging="Fix:  ")
