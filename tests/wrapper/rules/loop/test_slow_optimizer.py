@@ -71,6 +71,8 @@ def test_the_option_is_passed_where_the_optimizer_is_created(
     [
         {"fused": True},
         {"tensors": 8},
+        {"class": "torch.optim.adam.Adam", "tensors": 3, "elements": 3_000},
+        {"class": "__main__.Adam", "tensors": 8, "elements": 8_000},
         {"class": "torch.optim.lbfgs.LBFGS"},
         {"torch": "2.3.1"},
         {"torch": "unknown"},
@@ -81,6 +83,19 @@ def test_what_fused_would_not_speed_up_is_clear(
 ) -> None:
     write(loop, ms=9, **options)
     assert isinstance(ask(rule), Clear)
+
+
+@pytest.mark.parametrize(
+    ("kind", "least", "most"),
+    [("adam.Adam", 0.5, 0.82), ("adamw.AdamW", 0.5, 0.82), ("adagrad.Adagrad", 0.4, 0.75)],
+)
+def test_in_a_small_model_torchs_loop_over_few_tensors_is_found(
+    loop: Any, find: Callable[[Rule], Finding], kind: str, least: float, most: float
+) -> None:
+    write(loop, ms=1, tensors=4, elements=4_000, **{"class": f"torch.optim.{kind}"})
+    finding = find(rule)
+    assert "Pass fused=True" in finding.advice
+    assert finding.saving == pytest.approx((1 - most * finding.share, 1 - least * finding.share))
 
 
 @pytest.mark.parametrize(

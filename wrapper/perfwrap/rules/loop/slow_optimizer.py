@@ -2,19 +2,22 @@
 
 What it finds
     An optimizer that loops over its tensors in Python, if optimizer steps take at least 2 % of the loop: on a GPU one
-    of torch's with foreach=False, on a CPU one with many small tensors, or Adam, AdamW or Adagrad with large ones,
-    which torch updates in this way unless fused=True is given. Optimizers of the program or a library count as looping
-    on a CPU if they take at least 10 µs for each of many small tensors. From 10 % of the loop on, also those without a
-    fused form: torch's own with large tensors, and others that take at least 4 ns per element.
+    of torch's with foreach=False, on a CPU one with many small tensors, or Adam, AdamW or Adagrad with at least four
+    small tensors or with large ones, which torch updates in this way unless fused=True is given. Optimizers of the
+    program or a library count as looping on a CPU if they take at least 10 µs for each of many small tensors. From 10 %
+    of the loop on, also those without a fused form: torch's own with large tensors, and others that take at least 4 ns
+    per element.
 
 Why it costs
-    The loop makes about ten torch calls per tensor, however small it is. With hundreds of small tensors, the calls
-    dominate the step, not the arithmetic. With large ones, each call reads and writes the tensors' memory anew.
+    The loop makes about ten torch calls per tensor, however small it is: 50 to 120 µs per tensor with Adam or AdamW. In
+    a small model, or with hundreds of small tensors, these calls dominate, not the arithmetic. With large tensors, each
+    call reads and writes their memory anew.
 
 How the gain is estimated
     The time of the step is measured. On a CPU fused=True saved 60 to 90 % of it for 16 to 2 M elements per tensor (Adam
-    and AdamW of torch 2.13), 50 to 70 % for Adagrad, 30 to 75 % for SGD with small tensors; with 60,000 to 10 M
-    elements and one or two threads 58 to 82 % for Adam and 13 to 76 % for Adagrad. On a GPU the gain is estimated: from
+    and AdamW of torch 2.13), 50 to 70 % for Adagrad, 30 to 75 % for SGD with small tensors; with 4 to 48 tensors of 16
+    to 32,768 elements on average 51 to 82 % for Adam and AdamW and 43 to 75 % for Adagrad; with 60,000 to 10 M elements
+    and one or two threads 58 to 82 % for Adam and 13 to 76 % for Adagrad. On a GPU the gain is estimated: from
     half of the host's time in the step to nearly all of it. For a class without a fused form in torch, the lower bound
     is no gain. For a copy of Adam, AdamW or Adagrad the fused one is assumed to take 3 to 7 µs per small tensor and 1.2
     to 2.5 ns for each of its elements (measured: 3 to 12 µs in all), or 2 to 6 ns per element of large ones (measured:
@@ -63,6 +66,9 @@ FUSED_ON_CPU = {"Adam": (0.60, 0.85), "AdamW": (0.60, 0.85), "Adagrad": (0.50, 0
 """Optimizers with a fused CPU kernel (torch 2.4's release notes), and the share of the step that it saves (measured,
 see above). SGD without momentum gains less."""
 
+FUSED_IF_FEW = {"Adam": (0.50, 0.82), "AdamW": (0.50, 0.82), "Adagrad": (0.40, 0.75)}
+"""The same for few small tensors. SGD with few gains 0 to 74 %, depending on its momentum, which is not recorded."""
+
 FUSED_IF_LARGE = {"Adam": (0.55, 0.82), "AdamW": (0.55, 0.82), "Adagrad": (0.15, 0.75)}
 """The same for large tensors: SGD without momentum gains nothing there, and its momentum is not recorded."""
 
@@ -86,6 +92,8 @@ class Limits(Struct, frozen=True):
     min_reported_share: float = MIN_REPORTED_SHARE
     min_tensors: int = 50
     """Tensors from which a loop over them counts: with fewer, its calls take less than 1 ms."""
+    min_fused_tensors: int = 4
+    """The same for torch's Adam, AdamW and Adagrad, whose fused form gains half of the step from there."""
     max_small_elements: int = 16_384
     """Mean elements per tensor up to which calls cost more than arithmetic on a CPU: measured 9 to 110 µs per tensor of
     up to 4,096 elements with Adam or SGD, 125 to 560 µs for 65,536. There is no time limit, because a busy machine
@@ -153,11 +161,14 @@ def _loops_on_gpu(use: OptimizerUse) -> bool:
 
 def _loops_on_cpu(use: OptimizerUse, version: tuple[int, ...], limits: Limits) -> bool:
     """Return whether a step loops over many small tensors and could avoid it."""
-    if use.fused or use.tensors is None or use.tensors < limits.min_tensors:
+    if use.fused or use.tensors is None:
         return False
     if use.kind.startswith(TORCH_OPTIM):
-        return _can_be_fused(use) and version >= FIRST_FUSED_ON_CPU
-    return bool(use.kind) and use.ns_per_step >= limits.min_loop_ns * use.tensors
+        few = use.kind.rpartition(".")[2] in FUSED_IF_FEW
+        least = limits.min_fused_tensors if few else limits.min_tensors
+        return _can_be_fused(use) and use.tensors >= least and version >= FIRST_FUSED_ON_CPU
+    many = use.tensors >= limits.min_tensors
+    return many and bool(use.kind) and use.ns_per_step >= limits.min_loop_ns * use.tensors
 
 
 def _saved_if_large(
@@ -186,10 +197,12 @@ def _saved_if_large(
     return COMPILED
 
 
-def _saved_if_small(use: OptimizerUse) -> tuple[float, float]:
+def _saved_if_small(use: OptimizerUse, limits: Limits) -> tuple[float, float]:
     """Return the share of a CPU's step that is saved with small tensors."""
     name = use.kind.rpartition(".")[2]
     least, most = FUSED_ON_CPU.get(name, FUSED_ON_CPU["Adam"])
+    if use.tensors is not None and use.tensors < limits.min_tensors:
+        least, most = FUSED_IF_FEW.get(name, (least, most))
     if use.kind.startswith(TORCH_OPTIM) or name not in FUSED_IF_LARGE or not use.tensors or not use.elements:
         return least, most
     # A copy makes more or fewer passes than torch's own.
@@ -226,7 +239,9 @@ def _finding(
     """
     kind, is_large, hottest = use.kind.rpartition(".")[2], large is not None, main_function(sampled)
     least, most = (
-        (limits.min_launches_saved, limits.max_launches_saved) if on_gpu else large or _saved_if_small(use)
+        (limits.min_launches_saved, limits.max_launches_saved)
+        if on_gpu
+        else large or _saved_if_small(use, limits)
     )
     best, worst = saving(step_ns, least * use.share * step_ns, most * use.share * step_ns)
     each = (
