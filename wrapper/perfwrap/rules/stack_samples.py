@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perfwrap import units
 from perfwrap.measures.loop.library_calls import LibraryCall
+from perfwrap.measures.loop.rare_visits import RareVisits
 from perfwrap.measures.loop.stacks import OUTSIDE, HotFunction, Sampled
 from perfwrap.rules.model import place
 
@@ -57,6 +58,13 @@ def quote(sampled: Sampled | None, what: str) -> tuple[str, ...]:
         if other.count >= WORTH_SHARE * sampled.count:
             words += f", {units.count(other.count)} in {where(other)}{_called(other)}"
     return (f"{words} (sampled by {_by(sampled)}).", *quote_library(first))
+
+
+def quote_visits(what: str, visits: RareVisits) -> tuple[str, ...]:
+    """Return the sentence about code that runs rarely."""
+    times = f"about {units.counted(visits.count, 'time')}" if visits.count > 1 else "once"
+    often = f", once in {units.number(visits.every_steps)} steps," if visits.count > 1 else ""
+    return (f"{what} ran {times}{often} for {units.duration(visits.each_ns)} each (from py-spy's samples).",)
 
 
 def _called(function: HotFunction) -> str:

@@ -104,7 +104,7 @@ def sampled_making(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> S
             return None
         rows = rows.filter(pl.col("track") == trainer.thread, pl.col("operation").is_in(WAITING))
     found = sampled(rows, _waiting_lines(timeline, trainer))
-    passed = _passed(rows, evidence.get(_functions_of_loop, trainer))
+    passed = _passed(rows, evidence.get(functions_of_loop, trainer))
     if passed is not None and passed.line.function.rpartition(".")[2] in ITEM_METHODS:
         passed = None  # All of making a batch is below these.
     return found and replace(found, passed=passed)
@@ -114,10 +114,10 @@ def sampled_gap(evidence: Evidence, trainer: Trainer, gap: PythonGap, alone: boo
     """Return the samples in one section of the program's own code; None with too few."""
     rows = gap_samples(evidence, trainer, gap, alone)
     found = sampled(rows)
-    return found and replace(found, passed=_passed(rows, evidence.get(_functions_of_loop, trainer)))
+    return found and replace(found, passed=_passed(rows, evidence.get(functions_of_loop, trainer)))
 
 
-def _functions_of_loop(evidence: Evidence, trainer: Trainer) -> frozenset[tuple[str, str]]:
+def functions_of_loop(evidence: Evidence, trainer: Trainer) -> frozenset[tuple[str, str]]:
     """Return the functions, with their files, that call what makes up a training step."""
     spans = evidence.timeline.spans.filter(
         pl.col("track") == trainer.thread, pl.col("operation").is_in(OF_A_STEP), pl.col("file").is_not_null()
@@ -205,7 +205,7 @@ def sampled_function(evidence: Evidence, trainer: Trainer, file: str, function: 
     ]
     rows = rows.filter(pl.col("stack").is_in(passing))
     found = sampled(rows)
-    return found and replace(found, passed=_passed(rows, evidence.get(_functions_of_loop, trainer)))
+    return found and replace(found, passed=_passed(rows, evidence.get(functions_of_loop, trainer)))
 
 
 def sampled_validation(evidence: Evidence, trainer: Trainer) -> Sampled | None:

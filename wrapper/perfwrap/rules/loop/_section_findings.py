@@ -11,13 +11,22 @@ from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.lines import Line
-from perfwrap.measures.account.what_if import MOST, best_without, without
+from perfwrap.measures.account.what_if import HALF, MOST, best_without, without
+from perfwrap.measures.loop.rare_visits import RareVisits
 from perfwrap.measures.loop.stacks import HotFunction, Sampled
 from perfwrap.rules.levers import Levers
 from perfwrap.rules.loop._code_sections import RESULTS, CodeSection, library_options, surroundings
 from perfwrap.rules.loop._gaps import gap_lines, gap_location
 from perfwrap.rules.model import SHARE, Finding, Option, locate, place
-from perfwrap.rules.stack_samples import MAIN_SHARE, library_name, main_function, main_library, quote, where
+from perfwrap.rules.stack_samples import (
+    MAIN_SHARE,
+    library_name,
+    main_function,
+    main_library,
+    quote,
+    quote_visits,
+    where,
+)
 
 SHORT_STEP_NS = units.MILLISECOND
 """Below this a step is so short that calling Python and torch costs as much as the work: a call of a torch function
@@ -64,6 +73,8 @@ class SectionCode(Struct, frozen=True):
     """The line that calls most of them."""
     shuffles: bool = False
     """Whether the line with most samples shuffles an array to draw a few of its numbers."""
+    visits: RareVisits | None = None
+    """How rarely the function with most samples runs; None if that is not known, or it runs in each step."""
 
     @property
     def costly(self) -> list[tuple[Line, float]]:
@@ -135,12 +146,13 @@ def _title(code: SectionCode) -> str:
 
 
 def _evidence(code: SectionCode, loop: Loop) -> list[str]:
-    section = code.section
+    section, hottest = code.section, main_function(code.sampled)
     mostly = "mostly " if len(section.gaps) > 1 else ""
     words = [
         f"{units.duration(section.per_step_ns)} per step, {mostly}{surroundings(section.longest)}; "
         f"{units.counted(section.longest.count, 'time')} in the steady loop.",
         *quote(code.sampled, "there"),
+        *(quote_visits(hottest.line.function, code.visits) if hottest and code.visits else ()),
     ]
     if code.costly:
         named = ", ".join(f"{units.share(part)} at {place(line, '')}" for line, part in code.costly)
@@ -172,6 +184,18 @@ def _options(code: SectionCode, loop: Loop, saving: tuple[float, float], basis: 
             "replace=False shuffles all that it draws from. Make the generator once; it draws other numbers."
         )
         return (Option(draw, saving, basis),)
+    if code.visits and hottest:
+        rare = (
+            f"Make {where(hottest)} cheaper, or run it less often than once in {units.number(code.visits.every_steps)} "
+            "steps if the training does not need it."
+        )
+        return (
+            Option(
+                rare,
+                (saving[0], 1.0 - HALF * section.share),
+                f"{units.duration(code.visits.each_ns)} each time",
+            ),
+        )
     if loop.is_short:
         larger = Option("Do more work in each step: a larger batch.", saving, basis)
         compiled = Option("Call torch.compile for the whole step.", unknown, basis, "compile")

@@ -11,7 +11,7 @@ Why it costs
 How the gain is estimated
     The time between two recorded events is measured. How much of it is writing is estimated from the samples in it, and
     from the text of the lines; or, if that is more, from py-spy's samples of the whole loop. At best all of it is saved
-    and the rest gets faster, at worst 75 %.
+    and the rest gets faster, at worst 75 %; half where py-spy's samples show that the line runs rarely already.
 
 How to fix
     Log every N steps, buffer lines and flush rarely, append instead of rewriting, write from another thread.
@@ -30,13 +30,18 @@ from msgspec import Struct
 
 from perfwrap import units
 from perfwrap.measures.account.loop_figures import mean_step_ns
-from perfwrap.measures.account.what_if import MOST, best_without
+from perfwrap.measures.account.what_if import HALF, MOST, best_without
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.logged_gaps import LoggedGap, LoggedSamples, find_logged_gaps, find_logged_samples
+from perfwrap.measures.loop.rare_visits import RareVisits, visits_of_lines
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, Option, locate, place
+from perfwrap.rules.stack_samples import quote_visits
 
 NEEDS = ("steady_steps", "stacks", "phases")
+
+IMAGES = ("savefig", "imsave", "imwrite", "add_figure", "add_image", "add_images", "log_image")
+"""Calls that draw or encode an image."""
 
 
 class Limits(Struct, frozen=True):
@@ -70,28 +75,48 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     calls = (
         everywhere.calls if everywhere else tuple(dict.fromkeys(call for gap in gaps for call in gap.calls))
     )
-    saved = (best_without(share), 1.0 - limits.min_saved_share * share)
+    visits = visits_of_lines(evidence, trainer, frozenset([(where.file, where.line)]))
     return [
         Finding(
-            title=f"{SHARE} of the training loop writes logs, mostly at {place(where, '')}.",
+            title=f"{SHARE} of the training loop {_what(calls)}, mostly at {place(where, '')}.",
             share=share,
-            evidence=(_words_everywhere(everywhere, limits),)
-            if everywhere
-            else tuple(_words(gap, limits) for gap in gaps),
-            options=(
-                Option(
-                    f"Call {', '.join(calls[: limits.max_calls])} only every 50 steps or so.",
-                    saved,
-                    f"{units.duration(share * step_ns)} per step",
+            evidence=(
+                *(
+                    (_words_everywhere(everywhere, limits),)
+                    if everywhere
+                    else (_words(gap, limits) for gap in gaps)
                 ),
-                Option("Collect the values and write them once per epoch.", saved),
+                *(quote_visits(place(where, ""), visits) if visits else ()),
             ),
+            options=_options(", ".join(calls[: limits.max_calls]), share, step_ns, visits, limits),
             verdict="python-bound",
             location=locate(where),
             confidence="inferred",
             claims=reduce(or_, (gap.gap.segments for gap in gaps)) if gaps else None,
         )
     ]
+
+
+def _what(calls: tuple[str, ...]) -> str:
+    """Return what the call with most samples does."""
+    return "saves images" if calls[0].rpartition(".")[2] in IMAGES else "writes logs"
+
+
+def _options(
+    calls: str, share: float, step_ns: float, visits: RareVisits | None, limits: Limits
+) -> tuple[Option, ...]:
+    """Return the ways to write less."""
+    if visits is not None:
+        edit = f"Call {calls} less often than once in {units.number(visits.every_steps)} steps, or in another process."
+        basis = f"{units.duration(visits.each_ns)} each time"
+        return (Option(edit, (best_without(share), 1.0 - HALF * share), basis),)
+    saved = (best_without(share), 1.0 - limits.min_saved_share * share)
+    return (
+        Option(
+            f"Call {calls} only every 50 steps or so.", saved, f"{units.duration(share * step_ns)} per step"
+        ),
+        Option("Collect the values and write them once per epoch.", saved),
+    )
 
 
 def _words_everywhere(found: LoggedSamples, limits: Limits) -> str:

@@ -47,6 +47,7 @@ from perfwrap.measures.loop.busy_functions import BusyFunction, find_busy_functi
 from perfwrap.measures.loop.functional_models import find_model_gaps
 from perfwrap.measures.loop.gap_calls import find_tensor_calls
 from perfwrap.measures.loop.python_gaps import PythonGap, find_python_gaps
+from perfwrap.measures.loop.rare_visits import RareVisits, visits_of_function
 from perfwrap.measures.loop.section_frames import is_same_function
 from perfwrap.measures.loop.slow_calls import shuffles_to_draw
 from perfwrap.measures.loop.stacks import (
@@ -161,6 +162,7 @@ def _large_sections(
                 find_gap_lines(evidence, trainer, section.longest),
                 find_main_line(evidence, trainer, section.longest),
                 _shuffles(evidence, main_function(sampled)),
+                _visits(evidence, trainer, main_function(sampled)),
             ),
             loop,
         )
@@ -170,6 +172,13 @@ def _large_sections(
         sampled = sampled_function(evidence, trainer, function.first.file, function.first.function)
         found.append(_busy(function, its_sections, sampled))
     return found
+
+
+def _visits(evidence: Evidence, trainer: Trainer, hottest: HotFunction | None) -> RareVisits | None:
+    """Return how rarely the function with most samples runs."""
+    if hottest is None:
+        return None
+    return visits_of_function(evidence, trainer, hottest.line.file, hottest.line.function)
 
 
 def _shuffles(evidence: Evidence, hottest: HotFunction | None) -> bool:
