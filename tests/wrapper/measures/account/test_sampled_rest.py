@@ -114,3 +114,41 @@ def test_models_that_are_called_from_another_line_than_usual_are_evaluated(
     assert lengths(after)[part, "forward"] == 750
     lines = after.filter(operation="forward").select("file", "line").unique().rows()
     assert lines == [("/w/a.py", 7) if part == "forward" else ("/w/train.py", 20)]
+
+
+EXPLAINED = segments((1_000, 1_600, "optimizer", "optimizer"), (1_600, 2_000, "forward", "forward"))
+
+
+def test_an_operation_with_far_more_time_than_samples_loses_the_excess() -> None:
+    after = place_unknown(EXPLAINED, stacks(optimizer=80, forward=80, own=240), sums(), ())
+    found = lengths(after)
+    assert found["optimizer", "optimizer"] == pytest.approx(200, abs=2)
+    assert found["forward", "forward"] == pytest.approx(200, abs=2)
+    assert found["python", None] == pytest.approx(600, abs=4)
+    assert int((after["end"] - after["start"]).sum()) == 1_000
+    assert after["start"].to_list()[1:] == after["end"].to_list()[:-1]
+
+
+def test_own_code_that_a_rare_step_made_frequent_loses_the_excess() -> None:
+    own = segments((1_000, 1_700, "python", None)).with_columns(
+        pl.lit("a.py").alias("file"), pl.lit("backward").alias("after_operation")
+    )
+    rows = pl.concat([own, segments((1_700, 2_000, "forward", "forward"))])
+    found = lengths(place_unknown(rows, stacks(forward=200, own=200), sums(), ()))
+    assert found["forward", "forward"] == pytest.approx(500, abs=4)
+
+
+@pytest.mark.parametrize(
+    ("rows", "samples"),
+    [
+        (EXPLAINED, stacks(optimizer=52, forward=48)),
+        (EXPLAINED, stacks(optimizer=20, forward=60)),
+        (
+            pl.concat([EXPLAINED, segments((2_000, 2_500, "validation", "forward"))]),
+            stacks(optimizer=90, forward=110),
+        ),
+    ],
+    ids=["within the samples' error", "too few samples", "samples of validations may be among them"],
+)
+def test_time_that_samples_do_not_contradict_stays(rows: pl.DataFrame, samples: pl.DataFrame) -> None:
+    assert place_unknown(rows, samples, sums(), ()).equals(rows)

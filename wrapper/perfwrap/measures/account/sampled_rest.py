@@ -1,7 +1,12 @@
-"""What py-spy's samples say about the time of pauses that neither sums nor detailed steps explain."""
+"""What py-spy's samples say about the time of pauses that neither sums nor detailed steps explain.
+
+Detailed steps explain too much where something long is rare, like a plot in each 300th step: a detailed step with it
+makes it frequent, and detailed steps without it leave its time to the others. Samples in pauses then contradict them.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from itertools import pairwise
 from pathlib import PurePath
@@ -30,7 +35,15 @@ PART_OF_OPERATION = {
 """The part of operations whose name is not that of their part."""
 SUMMED = ("data", "data_end", "loader_start", "fetch", "getitem", "collate", "pin", "worker", "idle")
 """Operations that are also summed in pauses: they explain none of the unknown time."""
+TRIMMED = ("forward", "backward", "optimizer", "python")
+"""Parts whose time in pauses is cut where samples contradict it: both have names for them. Python's samples include
+reads of values and copies, so they are an upper bound."""
+MIN_TRIM_SAMPLES = 100
+ERRORS, BIAS = 3.0, 1.1
+"""A share of the time contradicts the samples if it is larger than BIAS times theirs by so many standard errors.
+Measured in 17,769 samples of detailed steps: between 0.93 (backward) and 1.06 (forward) times their time."""
 LABEL = ("operation", "file", "line", "function")
+UNNAMED = (*LABEL, "name", "until_line", "after_operation", "before_operation")
 OCCASIONAL = "occasional"
 """Samples in models that are called from a line which the loop does not usually call them from: evaluations."""
 LENGTH = pl.col("end") - pl.col("start")
@@ -49,13 +62,9 @@ def place_unknown(
     ``callers`` are the lines, with the names of their files, that call models in recorded steps. Models that are called
     from other lines are evaluated.
 
-    An operation gets what its share of the samples is above the time that it has already.
+    An operation gets what its share of the samples is above the time that it has already. One that has far more than
+    its share loses what is above it.
     """
-    unknown = segments.filter(IS_UNKNOWN)
-    total = int(segments.select(LENGTH.sum()).item() or 0)
-    unknown_ns = int(unknown.select(LENGTH.sum()).item() or 0)
-    if unknown_ns < MIN_SHARE * total or unknown.height > MAX_SEGMENTS:
-        return segments
     pauses = sums.filter("rest").select("start", pl.col("end").alias("until")).unique().sort("start")
     samples = _inside(stacks.filter(pl.col("source") == OUTSIDE).rename({"time": "start"}), pauses)
     samples = samples.filter(~pl.col("operation").is_in(SUMMED).fill_null(False))
@@ -63,11 +72,54 @@ def place_unknown(
     whole = int(samples["weight"].sum())
     if whole < MIN_SAMPLES:
         return segments
+    segments = _trimmed(segments, samples, whole)
+    unknown = segments.filter(IS_UNKNOWN)
+    total = int(segments.select(LENGTH.sum()).item() or 0)
+    unknown_ns = int(unknown.select(LENGTH.sum()).item() or 0)
+    if unknown_ns < MIN_SHARE * total or unknown.height > MAX_SEGMENTS:
+        return segments
     paused = segments.filter("estimated", ~pl.col("part").is_in(["data", "validation"]))
     pieces = _pieces(paused, samples, whole)
     if pieces.is_empty():
         return segments
     return pl.concat([segments.filter(~IS_UNKNOWN), _divided(unknown, pieces)]).sort("start")
+
+
+def _trimmed(segments: pl.DataFrame, samples: pl.DataFrame, whole: int) -> pl.DataFrame:
+    """Return the segments; of operations with far more time than samples, the excess is unknown time.
+
+    Samples of validations in pauses are among the others, at most twice as many as the validations' time says.
+    """
+    lengths = segments.filter("estimated").group_by("part").agg(LENGTH.sum()).rows()
+    validation = sum(ns for part, ns in lengths if part == "validation")
+    paused_ns = sum(ns for part, ns in lengths if part not in ("data", "validation"))
+    known = whole * (1.0 - 2.0 * validation / (paused_ns + validation)) if paused_ns else 0.0
+    if known < MIN_TRIM_SAMPLES:
+        return segments
+    key = pl.when(~IS_UNKNOWN).then(pl.col("part").cast(pl.String))
+    given = dict(segments.filter("estimated").group_by(key.alias("key")).agg(LENGTH.sum()).iter_rows())
+    parts = pl.col("operation").replace_strict({**PART_OF, **PART_OF_OPERATION}, default="python")
+    seen = dict(samples.group_by(parts.alias("key")).agg(pl.col("weight").sum()).iter_rows())
+    kept = {}
+    for name in TRIMMED:
+        share, fair = given.get(name, 0) / paused_ns, min(1.0, seen.get(name, 0) / known)
+        if share > BIAS * fair + ERRORS * math.sqrt(max(fair * (1.0 - fair), 1.0 / known) / known):
+            kept[name] = fair / share
+    if not kept:
+        return segments
+    part = (
+        pl.when("estimated")
+        .then(key.replace_strict(kept, default=1.0, return_dtype=pl.Float64))
+        .otherwise(1.0)
+    )
+    cut = pl.col("start") + (LENGTH * part).floor().cast(pl.Int64)
+    nothing = [pl.lit(None, segments.schema[name]).alias(name) for name in UNNAMED]
+    excess = segments.with_columns(
+        cut.alias("start"), pl.lit("python").cast(segments.schema["part"]).alias("part")
+    )
+    excess = excess.with_columns(nothing)
+    rest = segments.with_columns(cut.alias("end"))
+    return pl.concat([each.filter(LENGTH > 0) for each in (rest, excess)]).sort("start")
 
 
 def _inside(samples: pl.DataFrame, pauses: pl.DataFrame) -> pl.DataFrame:
