@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from perfwrap.journal_format import FIELD_SEPARATOR, INSTANTS
 from perfwrap.measures.account.what_if import best_without
-from perfwrap.measures.loop import logged_gaps
+from perfwrap.measures.loop import logged_gaps, rare_visits
 from perfwrap.rules.loop import logging_overhead as rule
 from perfwrap.rules.model import Answer, Clear, Finding, Rule
 
@@ -101,3 +101,38 @@ def test_writing_in_sections_that_mostly_do_something_else_is_found_by_py_spys_s
     assert str(finding.location) == "train.py:4"
     assert "30 of 100 samples of the training thread" in finding.evidence[0]
     assert "writer.writerow" in finding.advice
+
+
+RUNS = {"two long visits": (range(20, 35), range(60, 75)), "in each step": (range(0, 90, 3),)}
+
+
+@pytest.mark.parametrize(("when", "is_rare"), [("two long visits", True), ("in each step", False)])
+def test_what_is_written_rarely_but_long_is_not_to_be_written_every_50_steps(
+    loop: Any,
+    script: Path,
+    find: Callable[[Rule], Finding],
+    monkeypatch: pytest.MonkeyPatch,
+    when: str,
+    is_rare: bool,
+) -> None:
+    # The samples in a journal are the recorder's own; here they are taken for py-spy's.
+    monkeypatch.setattr(logged_gaps, "OUTSIDE", "recorder")
+    monkeypatch.setattr(rare_visits, "OUTSIDE", "recorder")
+    write(loop, script, {})
+    begin = loop.journal.now - 800 * MS
+    writing = {number for numbers in RUNS[when] for number in numbers}
+    for number in range(100):
+        line = WRITING if number in writing else COUNTING
+        label = FIELD_SEPARATOR.join(["", str(script), str(line), "main"])
+        loop.journal.record(INSTANTS["STACK"], begin + number * 8 * MS, MS, 1, label, 1)
+    finding = find(rule)
+    assert ("train.py:4 ran about 2 times, once in 20 steps," in finding.evidence[-1]) == is_rare
+    assert ("less often than once in 20 steps" in finding.advice) == is_rare
+    assert ("only every 50 steps" in finding.advice) != is_rare
+    worst = rule.HALF if is_rare else rule.MOST
+    assert finding.saving == pytest.approx((best_without(finding.share), 1 - worst * finding.share))
+
+
+@pytest.mark.parametrize(("call", "what"), [("plt.savefig", "saves images"), ("print", "writes logs")])
+def test_images_are_not_logs(call: str, what: str) -> None:
+    assert rule._what((call, "print")) == what

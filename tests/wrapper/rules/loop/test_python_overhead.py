@@ -11,6 +11,7 @@ from perfwrap.measures.loop import functional_models
 from perfwrap.measures.loop.busy_functions import BusyFunction
 from perfwrap.measures.loop.library_calls import LibraryCall, LibraryTime
 from perfwrap.measures.loop.python_gaps import PythonGap
+from perfwrap.measures.loop.rare_visits import RareVisits
 from perfwrap.measures.loop.stacks import HotFunction, Sampled
 from perfwrap.rules import stack_samples as sampled
 from perfwrap.rules.levers import Levers
@@ -57,6 +58,27 @@ def test_the_function_with_most_of_py_spys_samples_is_what_to_look_at(
         assert str(finding.location) == "books.py:7"
         assert finding.sentence.endswith("mostly in Meter.update at books.py:7.")
         assert "Check the code in Meter.update at books.py:7" in finding.advice
+
+
+def test_a_function_that_runs_rarely_and_long_is_named_so(
+    loop: Any, find: Callable[[Rule], Finding], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampled, "OUTSIDE", "recorder")
+    monkeypatch.setattr(rule, "visits_of_function", lambda *_: RareVisits(10, 310 * MS, 300.0))
+    for _ in range(40):
+        loop.compute()
+        loop.python(8)
+        label = FIELD_SEPARATOR.join(("", "plots.py", "7", "plot"))
+        loop.journal.record(INSTANTS["STACK"], loop.journal.now - 6 * MS, MS, 4, label, 1)
+    finding = find(rule)
+    assert (
+        "plot ran about 10 times, once in 300 steps, for 310 ms each (from py-spy's samples)."
+        in finding.evidence
+    )
+    assert finding.advice == (
+        "Make plot at plots.py:7 cheaper, or run it less often than once in 300 steps if the training does not need it."
+    )
+    assert finding.saving[1] == pytest.approx(1 - rule.HALF * finding.share)
 
 
 def test_batches_made_in_the_loop_are_found_from_the_end_of_a_step_to_the_next(

@@ -111,14 +111,29 @@ def section_finding(code: SectionCode, loop: Loop) -> Finding:
         title=_title(code),
         share=section.share,
         evidence=tuple(_evidence(code, loop)),
-        options=library_options(library, loop.levers, saving, basis)
-        if library
-        else _options(code, loop, saving, basis),
+        options=(
+            *_rarer(code, saving[0]),
+            *(library_options(library, loop.levers, saving, basis) if library else ()),
+        )
+        or _options(code, loop, saving, basis),
         verdict="python-bound",
         location=locate(hottest.line if hottest else code.inner) or gap_location(section.longest),
         confidence="inferred",
         claims=claims([section]),
     )
+
+
+def _rarer(code: SectionCode, best: float) -> tuple[Option, ...]:
+    """Return the option to run a function less often that already runs rarely; it saves half at least."""
+    hottest, visits = main_function(code.sampled), code.visits
+    if hottest is None or visits is None:
+        return ()
+    often = f"once in {units.number(visits.every_steps)} steps" if visits.count > 1 else "once"
+    edit = (
+        f"Make {where(hottest)} cheaper, or run it less often than {often} if the training does not need it."
+    )
+    worst = 1.0 - HALF * code.section.share
+    return (Option(edit, (best, worst), f"{units.duration(visits.each_ns)} each time"),)
 
 
 def _without_most(share: float, sampled: Sampled | None, hottest: HotFunction | None) -> tuple[float, float]:
@@ -184,18 +199,6 @@ def _options(code: SectionCode, loop: Loop, saving: tuple[float, float], basis: 
             "replace=False shuffles all that it draws from. Make the generator once; it draws other numbers."
         )
         return (Option(draw, saving, basis),)
-    if code.visits and hottest:
-        rare = (
-            f"Make {where(hottest)} cheaper, or run it less often than once in {units.number(code.visits.every_steps)} "
-            "steps if the training does not need it."
-        )
-        return (
-            Option(
-                rare,
-                (saving[0], 1.0 - HALF * section.share),
-                f"{units.duration(code.visits.each_ns)} each time",
-            ),
-        )
     if loop.is_short:
         larger = Option("Do more work in each step: a larger batch.", saving, basis)
         compiled = Option("Call torch.compile for the whole step.", unknown, basis, "compile")

@@ -107,7 +107,12 @@ def _options(
 ) -> tuple[Option, ...]:
     """Return the ways to write less."""
     if visits is not None:
-        edit = f"Call {calls} less often than once in {units.number(visits.every_steps)} steps, or in another process."
+        often = (
+            f"less often than once in {units.number(visits.every_steps)} steps, or"
+            if visits.count > 1
+            else ""
+        )
+        edit = f"Call {calls} {often} in another process.".replace("  ", " ")
         basis = f"{units.duration(visits.each_ns)} each time"
         return (Option(edit, (best_without(share), 1.0 - HALF * share), basis),)
     saved = (best_without(share), 1.0 - limits.min_saved_share * share)
