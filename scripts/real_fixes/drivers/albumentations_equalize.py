@@ -13,12 +13,12 @@ from torch.utils.data import DataLoader, Dataset
 
 os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"
 
-IMAGES, SIZE, CLASSES, BATCH, EPOCHS = 400, 64, 5, 20, 4
+IMAGES, SIZE, CLASSES, BATCH, EPOCHS = 240, 64, 5, 20, 4
 
 
 def field() -> np.ndarray:
     """Return a mask that is one in a circle."""
-    rows, columns = np.ogrid[:SIZE, :SIZE] - np.array(SIZE / 2)
+    rows, columns = np.mgrid[:SIZE, :SIZE] - SIZE / 2
     return (rows**2 + columns**2 < (SIZE / 2) ** 2).astype(np.uint8)
 
 
