@@ -44,7 +44,7 @@ def main() -> None:
             """Train for an epoch."""
             started = time.perf_counter()
             loss = super().train_one_epoch(*arguments, **options)
-            print(f"Epoch took: seconds {time.perf_counter() - started:.3f}", flush=True)
+            print(f"Epoch took {time.perf_counter() - started:.3f} seconds", flush=True)
             return loss
 
     torch.manual_seed(0)
