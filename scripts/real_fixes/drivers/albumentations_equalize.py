@@ -1,4 +1,4 @@
-"""Train on small photographs of round fields, which albumentations flips, equalizes within the field, and normalizes."""
+"""Train on photographs of round fields, which albumentations flips, equalizes within the field, and normalizes."""
 
 from __future__ import annotations
 
@@ -74,7 +74,10 @@ def main() -> None:
             loss.backward()
             optimizer.step()
             total += loss.item()
-        print(f"epoch {epoch} loss {total / len(loader):.4f} seconds {time.perf_counter() - started:.3f}", flush=True)
+        print(
+            f"epoch {epoch} loss {total / len(loader):.4f} seconds {time.perf_counter() - started:.3f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -22,9 +22,12 @@ class Sounds(Dataset[tuple[torch.Tensor, int]]):
         generator = np.random.default_rng(0)
         self.labels = generator.integers(0, CLASSES, SOUNDS).tolist()
         noise = generator.normal(0, 0.1, (SOUNDS, RATE)).astype(np.float32)
-        self.sounds = [sound + np.roll(sound, label) for sound, label in zip(noise, self.labels)]
+        self.sounds = [sound + np.roll(sound, label) for sound, label in zip(noise, self.labels, strict=True)]
         self.augment = Compose(
-            [AddGaussianNoise(0.001, 0.01, p=0.5), LoudnessNormalization(min_lufs=-31.0, max_lufs=-13.0, p=1.0)]
+            [
+                AddGaussianNoise(0.001, 0.01, p=0.5),
+                LoudnessNormalization(min_lufs=-31.0, max_lufs=-13.0, p=1.0),
+            ]
         )
 
     def __len__(self) -> int:
@@ -63,7 +66,10 @@ def main() -> None:
             loss.backward()
             optimizer.step()
             total += loss.item()
-        print(f"epoch {epoch} loss {total / len(loader):.4f} seconds {time.perf_counter() - started:.3f}", flush=True)
+        print(
+            f"epoch {epoch} loss {total / len(loader):.4f} seconds {time.perf_counter() - started:.3f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

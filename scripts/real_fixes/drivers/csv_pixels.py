@@ -1,4 +1,4 @@
-"""Train the network of utkuozbulak/pytorch-custom-dataset-examples on its data set of a CSV file, with random digits."""
+"""Train the network of utkuozbulak/pytorch-custom-dataset-examples on its data set of a CSV file with random digits."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def main() -> None:
     path = Path("digits.csv")
     write_digits(path)
     dataset = CustomDatasetFromCSV(str(path), SIDE, SIDE, transforms.Compose([transforms.ToTensor()]))
-    dataset.data.columns = range(dataset.data.shape[1])  # The rows are indexed by numbers, which pandas 3 looks up here.
+    dataset.data.columns = range(
+        dataset.data.shape[1]
+    )  # The rows are indexed by numbers, which pandas 3 looks up here.
     loader = DataLoader(dataset, batch_size=BATCH, shuffle=True)
     model = MnistCNNModel()
     criterion = nn.CrossEntropyLoss()

@@ -1,4 +1,4 @@
-"""Train MIND, the recommender with several interests per user of torch-rechub, on random histories with MatchTrainer."""
+"""Train MIND, recommender of several interests per user of torch-rechub, with MatchTrainer on random data."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ def main() -> None:
     data = samples()
     generator = MatchDataGenerator(x=data, y=np.zeros(SAMPLES))
     test = {name: values[:BATCH] for name, values in data.items()}
-    train, _, _ = generator.generate_dataloader(test, {"movie_id": data["movie_id"][:BATCH]}, batch_size=BATCH, num_workers=0)
+    train, _, _ = generator.generate_dataloader(
+        test, {"movie_id": data["movie_id"][:BATCH]}, batch_size=BATCH, num_workers=0
+    )
     trainer.fit(train)
 
 

@@ -1,4 +1,4 @@
-"""Train rlkit's SAC with hindsight goals on a point that shall reach a goal, with the parts of its FetchReach example."""
+"""Train rlkit's SAC with hindsight goals on a point that shall reach one, with the parts of its FetchReach example."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def main() -> None:
     critics = [ConcatMlp(input_size=10 + 3 + 3, output_size=1, hidden_sizes=HIDDEN) for _ in range(4)]
     policy = TanhGaussianPolicy(obs_dim=10 + 3, action_dim=3, hidden_sizes=HIDDEN)
     names = ("qf1", "qf2", "target_qf1", "target_qf2")
-    trainer = SACTrainer(env=env, policy=policy, **dict(zip(names, critics)))
+    trainer = SACTrainer(env=env, policy=policy, **dict(zip(names, critics, strict=True)))
     algorithm = TorchBatchRLAlgorithm(
         trainer=HERTrainer(trainer),
         exploration_env=env,

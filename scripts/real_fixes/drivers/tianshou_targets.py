@@ -65,7 +65,14 @@ def main() -> None:
     actor, first, second = Actor(1, (3,), (1,), 2.0), Critic(1, (3,), (1,)), Critic(1, (3,), (1,))
     optimizers = [torch.optim.Adam(each.parameters(), lr=1e-3) for each in (actor, first, second)]
     policy = TD3Policy(
-        actor, optimizers[0], first, optimizers[1], second, optimizers[2], action_range=[-2.0, 2.0], ignore_done=True
+        actor,
+        optimizers[0],
+        first,
+        optimizers[1],
+        second,
+        optimizers[2],
+        action_range=[-2.0, 2.0],
+        ignore_done=True,
     )
     collector = Collector(policy, envs[0], ReplayBuffer(20000))
     started = [time.perf_counter()]
