@@ -15,6 +15,7 @@ is added::
                     _perfwrap_end_1(_perfwrap_state, _perfwrap_result)
         ...  # torch's body
 
+If the body raises, its frame has no variables of the recorder: tracebacks that show them are as without perfwrap.
 The code is compiled from torch's source. If there is no source, or it does not compile to the code that runs, the
 function is not changed. While Dynamo traces, it takes ``_perfwrap_is_compiling()`` as constant true, so it sees only
 torch's body. The names that begin with ``_perfwrap`` are globals of torch's module.
@@ -165,6 +166,7 @@ def _weave(function, names, values, condition, kind, rebind, can_fail, passing, 
     words["values"] = ", ".join([value if value in parameters else "None" for value in values])
     words["beginning"], words["ending"] = BEGINNING.format(**words), ENDING.format(**words)
     failing = FAILING if can_fail else "pass"
+    words["others"] = "".join([", " + name for name in _assigned(passing[0])]) if passing else ""
     if passing:
         words["passing"], words["passed"] = passing
         words["beginning"] = "{passing} or {beginning}".format(**words)
@@ -199,6 +201,10 @@ ADDED = """if {tests}:
   finally:
    if {state} is not None:
     {ending}
+   else:
+    del {state}, {result}{others}
+ else:
+  del {state}{others}
 """
 BEGINNING = "{begin}({values})"
 ENDING = "{end}({state}, {result})"
@@ -206,6 +212,12 @@ PASSED = "({passed}) if {state}.__class__ is (0).__class__ else {ending}"
 FAILING = "{fail}({state}, {error})"
 FAILING_PASSED = "{fail}(({state}, {values}) if {state}.__class__ is (0).__class__ else {state}, {error})"
 KEEPING = "{result} = 0; {result}"
+
+
+def _assigned(expression):
+    """Return the names that an expression assigns to, besides that of the state."""
+    found = [node.target.id for node in ast.walk(ast.parse(expression)) if isinstance(node, ast.NamedExpr)]
+    return [name for name in found if name != STATE]
 
 
 def _qualname(code):

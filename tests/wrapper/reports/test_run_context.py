@@ -6,7 +6,7 @@ from dataclasses import replace
 from perfwrap.diagnosis.model import Diagnosis
 from perfwrap.measures.account.lines import Line
 from perfwrap.measures.run.whole_run import EXIT, IMPORTS, LOOP, PARTS, Place, WholeRun
-from perfwrap.reports.html.summary import whole_run
+from perfwrap.reports.html.summary import verdict, whole_run
 from perfwrap.reports.json import document
 
 SECOND = 1_000_000_000
@@ -40,3 +40,15 @@ def test_unknown_parts_are_not_shown(diagnosis: Diagnosis, drawn: Callable[..., 
     assert whole_run(diagnosis) is None
     assert document(diagnosis)["whole_run"] is None
     assert "Whole run" not in drawn(diagnosis)
+
+
+def test_what_ends_a_step_is_shown_unless_it_is_the_optimizer(
+    diagnosis: Diagnosis, drawn: Callable[..., str]
+) -> None:
+    for anchor, is_shown in (("optimizer step (SGD#1)", False), ("backward pass", True), ("", False)):
+        ending = replace(diagnosis, steps=replace(diagnosis.steps, anchor=anchor))
+        assert ("A step ends with each" in drawn(ending)) is is_shown
+        assert verdict(ending)["ends_with"] == (anchor if is_shown else "")
+    steps = replace(diagnosis.steps, anchor="optimizer step (SGD)")
+    imported = replace(diagnosis, steps=steps, run={**diagnosis.run, "imported": {}})
+    assert "A step ends with each optimizer step (SGD)." in drawn(imported)

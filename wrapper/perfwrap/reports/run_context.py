@@ -8,6 +8,9 @@ from perfwrap.timeline.notebook_cells import at_line
 
 PER_CENT = 100
 
+OPTIMIZER_STEP = "optimizer step"
+"""How the words for the end of a step begin if it is an optimizer's."""
+
 
 def run_shares(run: WholeRun) -> dict[str, int]:
     """Return each part's share of the run in per cent, without those below 1 %; they sum to 100 or less."""
@@ -23,6 +26,12 @@ def kind_of(part: str) -> str:
 def run_parts(run: WholeRun) -> str:
     """Return e.g. ``imports 25 %, setup 5 %, steady loop 70 %``."""
     return ", ".join(f"{part} {share} %" for part, share in run_shares(run).items())
+
+
+def step_end(diagnosis: Diagnosis) -> str:
+    """Return what ends a step, in words; empty for a recorded run if it is the optimizer's step, as readers expect."""
+    anchor = diagnosis.steps.anchor
+    return "" if anchor.startswith(OPTIMIZER_STEP) and "imported" not in diagnosis.run else anchor
 
 
 def run_places(diagnosis: Diagnosis) -> str:

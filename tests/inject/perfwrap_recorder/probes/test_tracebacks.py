@@ -1,4 +1,4 @@
-"""Errors that a program meets in PyTorch have the traceback of a bare run, in detail and in pauses."""
+"""Errors that a program meets in PyTorch have the traceback and variables of a bare run, in detail and in pauses."""
 
 from __future__ import annotations
 
@@ -140,9 +140,12 @@ for steps in (3, 600):
     for wrong in cases:
         try:
             wrong()
-        except BaseException:
+        except BaseException as error:
             text = re.sub("0x[0-9a-f]+|pid [0-9]+", "", traceback.format_exc())
             print(text.replace(os.getcwd(), ""))
+            frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+            print([sorted(frame.f_locals) for frame in frames[1:]])
+            del frames
         else:
             print("no error")
         gc.collect()  # not in a later worker, where the end of a loader's iterator is an error

@@ -11,7 +11,7 @@ from perfwrap.reports.command_line import as_typed, proof, training_command
 from perfwrap.reports.excerpt import read_excerpt
 from perfwrap.reports.gain import basis, expected
 from perfwrap.reports.html.encoding import clipped
-from perfwrap.reports.run_context import kind_of, run_places, run_shares
+from perfwrap.reports.run_context import kind_of, run_places, run_shares, step_end
 from perfwrap.reports.terminal.explanation import sections, summary
 from perfwrap.reports.terminal.ranks import trainers
 from perfwrap.rules import RULES
@@ -68,7 +68,7 @@ def verdict(diagnosis: Diagnosis) -> dict[str, Any]:
         "sentence": clipped(found.sentence),
         "confidence": found.confidence,
         "figures": [{"name": name, "value": value} for name, value in figures],
-        "ends_with": clipped(steps.anchor) if "imported" in diagnosis.run else "",
+        "ends_with": clipped(step_end(diagnosis)),
     }
 
 

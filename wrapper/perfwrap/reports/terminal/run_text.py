@@ -13,7 +13,7 @@ from perfwrap.reports.command_line import PLACEHOLDER, as_typed, proof, training
 from perfwrap.reports.cost import own_cost
 from perfwrap.reports.excerpt import Excerpt, read_excerpt
 from perfwrap.reports.gain import alternative, expected
-from perfwrap.reports.run_context import kind_of, run_parts, run_places, run_shares
+from perfwrap.reports.run_context import kind_of, run_parts, run_places, run_shares, step_end
 from perfwrap.reports.terminal.activity import draw_gpus, draw_phase_idle
 from perfwrap.reports.terminal.checked import draw_checked
 from perfwrap.reports.terminal.fleet_table import draw_fleet
@@ -183,8 +183,8 @@ def _account(diagnosis: Diagnosis, page: Page) -> None:
         + (f", {_trainers(diagnosis)}" if len(diagnosis.all_ranks) > 1 else ""),
         style="bold",
     )
-    if "imported" in diagnosis.run and steps.anchor:
-        page.line((f"A step ends with each {steps.anchor}.", "dim"), indent=2)
+    if ends := step_end(diagnosis):
+        page.line((f"A step ends with each {ends}.", "dim"), indent=2)
     tenths = units.apportion({part: float(value) for part, value in diagnosis.account.items()}, WHOLE)
     for part, value in sorted(tenths.items(), key=lambda item: -item[1]):
         if value:
