@@ -317,6 +317,8 @@ class Step:
             if writes and writes[2] != VIEW and not flags & OPTIMIZER:
                 node = writes[0]
                 drawing.nodes[node] = number
+        elif not flags & NO_GRAD and writes and writes[2] != VIEW:
+            drawing.nodes[writes[0]] = number  # create_graph=True
         drawing.now += gap
         drawing.operations.append(
             Operation(

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from perfwrap.measures.dataflow.live_operations import NOTHING_DEAD, find_dead
 from perfwrap.measures.dataflow.repeated_operations import find_repeated, find_repeated_backward
 from perfwrap.measures.dataflow.waste import Waste
 from perfwrap.timeline.operation_window import BACKWARD, NO_GRAD, RECOMPUTE
 
-from tests.wrapper.drawn_windows import Draw, Step, Tensor, draw_flow
+from tests.wrapper.drawn_windows import Draw, Step, Tensor, Where, draw_flow
 
 
 def find(body: Draw) -> list[Waste]:
@@ -192,6 +194,49 @@ def test_a_pass_whose_gradients_are_thrown_away_is_no_first_pass() -> None:
 
 def test_a_second_derivative_visits_nodes_again() -> None:
     assert backward(lambda step: two_losses(step, creates=True)) == []
+
+
+def derivatives(
+    step: Step, lines: tuple[Where, Where] = (15, 16), other: bool = False, more: int = 0
+) -> None:
+    x = step.batch()
+    u = net(step, x, 20)
+    ones = step.call("ones_like", u, line=14)
+    found = []
+    for line, start in zip(lines, (ones, step.batch() if other else ones), strict=True):
+        step.backward(line=line)
+        found.append(step.gradient(u, start, creates=True))
+        for number in range(more):
+            step.gradient(u, step.batch(), name="sum", scalars=number, creates=True)
+    loss = step.call("add", *found, line=18)
+    step.backward(line=26)
+    gradients = [step.gradient(each, loss, scalars=number) for number, each in enumerate(found)]
+    step.optimize(step.old("weight"), *gradients)
+
+
+def test_derivatives_of_the_same_by_several_inputs_are_one_call() -> None:
+    (waste,) = find(derivatives)
+    assert waste.in_backward
+    assert waste.other is not None
+    assert (waste.lines[0].line, waste.other.line) == (16, 15)
+    # The second derivative, and its backward in the pass that goes through both.
+    assert waste.share == pytest.approx(2 / 8)
+    (waste,) = find(
+        lambda step: derivatives(step, (("d.py:3 d", "train.py:15 main"), ("d.py:3 d", "train.py:16 main")))
+    )
+    assert (waste.lines[0].line, waste.other.line if waste.other else 0) == (16, 15)
+
+
+def test_derivatives_in_a_loop_have_one_line() -> None:
+    (waste,) = find(lambda step: derivatives(step, (15, 15)))
+    assert waste.other == waste.lines[0]
+
+
+@pytest.mark.parametrize(
+    "options", [{"other": True}, {"more": 2}], ids=["other gradients", "a small part of the pass"]
+)
+def test_single_operations_that_passes_share_are_no_repetition(options: dict[str, Any]) -> None:
+    assert find(lambda step: derivatives(step, **options)) == []
 
 
 def test_passes_of_an_accumulation_share_only_casts_of_parameters() -> None:

@@ -53,6 +53,39 @@ def test_backward_twice_through_the_same_part_gets_the_advice_to_add_the_losses(
     assert "Add the losses" in finding.advice
 
 
+@pytest.mark.parametrize(
+    ("lines", "title", "advice"),
+    [
+        (
+            (15, 16),
+            "computes derivatives at train.py:16 that train.py:15 has computed.",
+            "Call torch.autograd.grad once, at train.py:15, with the inputs of both lines.",
+        ),
+        (
+            (15, 15),
+            "computes derivatives at train.py:15 more than once.",
+            "Call torch.autograd.grad once, at train.py:15, with all its inputs.",
+        ),
+    ],
+)
+def test_derivatives_by_several_inputs_are_to_be_one_call(
+    inspect: Inspect, find: Find, lines: tuple[int, int], title: str, advice: str
+) -> None:
+    def body(step: Step) -> None:
+        u = step.call("mm", step.batch(), step.old("weight"), line=12)
+        ones = step.call("ones_like", u, line=14)
+        found = []
+        for line in lines:
+            step.backward(line=line)
+            found.append(step.gradient(u, ones, creates=True))
+        step.train(step.call("add", *found, line=18))
+
+    inspect(body)
+    finding = find(rule)
+    assert finding.title.endswith(title)
+    assert finding.advice == advice
+
+
 def test_a_state_dict_for_each_tensor_is_found_without_a_first_line(inspect: Inspect, find: Find) -> None:
     def body(step: Step) -> None:
         for _ in range(4):

@@ -82,7 +82,10 @@ class Dataflow:
         return [value for value, _, how in self.operations[number].outputs() if how != VIEW]
 
     def forward_of(self, number: int) -> int | None:
-        """Return the forward operation that an operation of a backward pass belongs to."""
+        """Return the operation whose backward an operation of a backward pass is part of.
+
+        It is itself one of a backward pass, if that made a graph (``create_graph=True``).
+        """
         operation = self.operations[number]
         if operation.flags & BACKWARD and operation.node >= 0:
             return self.window.nodes.get(operation.node)
@@ -107,13 +110,16 @@ class Dataflow:
         return list(found)
 
     def stack(self, number: int) -> list[Frame]:
-        """Return the stack of an operation, innermost first; in backward that of its forward operation."""
+        """Return the stack of an operation, innermost first; in backward that of its forward operation.
+
+        Of the backward of a derivative, it is that of the operation whose derivative it is.
+        """
         operation = self.operations[number]
         if operation.inside >= 0:
             return self.window.stacks[operation.inside]
         forward = self.forward_of(number)
-        if forward is not None and self.operations[forward].inside >= 0:
-            return self.window.stacks[self.operations[forward].inside]
+        if forward is not None and forward < number and (stack := self.stack(forward)):
+            return stack
         return self.caller_of_backward(number)
 
     def caller_of_backward(self, number: int) -> list[Frame]:

@@ -8,7 +8,7 @@ operations.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 
 from perfwrap.measures.account.lines import Line
 from perfwrap.measures.dataflow.dataflow import Dataflow, line_of
@@ -25,6 +25,7 @@ from perfwrap.timeline.operation_window import (
     RECOMPUTE,
     VIEW,
     WRITTEN,
+    Frame,
 )
 
 FACTORIES = frozenset(
@@ -40,6 +41,9 @@ UNKNOWN = frozenset(
 """Functions whose result does not follow from their recorded arguments."""
 
 CASTS = frozenset(("_to_copy", "t", "transpose", "view", "clone", "permute", "detach", "unsqueeze", "expand"))
+
+MOST_OF_A_PASS = 0.5
+"""Part of a backward pass that must repeat an earlier one."""
 
 Key = tuple[object, ...]
 
@@ -58,6 +62,7 @@ def find_repeated(flow: Dataflow, dead: Collection[int], unchanging: Collection[
             or flow.name(number) in FACTORIES
             or number in dead
             or number in unchanging
+            or flow.operations[number].backward != flow.operations[before].backward
         ):
             continue
         line = flow.line(number)
@@ -88,7 +93,57 @@ def find_repeated(flow: Dataflow, dead: Collection[int], unchanging: Collection[
                 count=len(numbers),
             )
         )
+    return [*found, *_derivatives_again(flow, firsts)]
+
+
+def _derivatives_again(flow: Dataflow, pairs: Mapping[int, int]) -> list[Waste]:
+    """Return the passes of torch.autograd.grad that mostly repeat an earlier one, for other inputs.
+
+    Single operations that two backward passes share are parts of torch's formulas: nobody can keep their results.
+    """
+    passes: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for number, before in pairs.items():
+        operation, earlier = flow.operations[number], flow.operations[before]
+        if (
+            operation.flags & BACKWARD
+            and not operation.flags & NO_GRAD
+            and operation.backward != earlier.backward
+        ):
+            passes[earlier.backward, operation.backward].append(number)
+    sizes = Counter(
+        operation.backward
+        for number in flow.step
+        if (operation := flow.operations[number]).flags & BACKWARD
+        and operation.writes
+        and not flow.is_view(number)
+    )
+    found = []
+    for (_, later), numbers in passes.items():
+        if len(numbers) < MOST_OF_A_PASS * sizes[later]:
+            continue
+        stacks = [flow.caller_of_backward(each) for each in (pairs[numbers[0]], numbers[0])]
+        innermost = next((line_of(frame) for frame in stacks[1] if not frame.is_installed), None)
+        parts = _parted(*stacks) or (innermost and (innermost, innermost))
+        if parts is None:
+            continue
+        first, second = parts
+        whole = list(
+            dict.fromkeys(
+                each for number in numbers for each in (number, *_shared(flow, pairs[number], number))
+            )
+        )
+        found.append(
+            Waste(
+                tuple(whole), flow.share(whole), (second,), other=first, count=len(numbers), in_backward=True
+            )
+        )
     return found
+
+
+def _shared(flow: Dataflow, before: int, number: int) -> list[int]:
+    """Return the backward of an operation in passes that also go through the earlier one: one of the two is enough."""
+    passes = {flow.operations[each].backward for each in flow.backward_of.get(before, ())}
+    return [each for each in flow.backward_of.get(number, ()) if flow.operations[each].backward in passes]
 
 
 def find_repeated_backward(flow: Dataflow, dead: Collection[int]) -> list[Waste]:
@@ -204,7 +259,12 @@ def _numbered(flow: Dataflow) -> list[Key | None]:
 
 def _part(flow: Dataflow, before: int, number: int) -> tuple[Line, Line] | None:
     """Return the lines of two operations where their stacks part, from outside; None if they do not."""
-    for first, second in zip(flow.stack(before)[::-1], flow.stack(number)[::-1], strict=False):
+    return _parted(flow.stack(before), flow.stack(number))
+
+
+def _parted(before: Sequence[Frame], now: Sequence[Frame]) -> tuple[Line, Line] | None:
+    """Return the lines where two stacks part, from outside; None if they do not."""
+    for first, second in zip(before[::-1], now[::-1], strict=False):
         if first != second:
             return line_of(first), line_of(second)
     return None

@@ -2,8 +2,9 @@
 
 What it finds
     Operations that get the same function, the same numbers and the same tensors as an earlier operation of the step,
-    with their backward; backward passes through nodes that an earlier pass has visited; state_dict() or detach() of
-    the same tensors several times. They are reported from 3 % of the training loop.
+    with their backward; backward passes through nodes that an earlier pass has visited; calls of torch.autograd.grad
+    that mostly repeat an earlier one for other inputs, as the derivatives of a network by x and by t; state_dict() or
+    detach() of the same tensors several times. They are reported from 3 % of the training loop.
 
 Why it costs
     The second result equals the first one. A forward pass for the loss and another one for a metric, or a similarity
@@ -15,7 +16,8 @@ How the gain is estimated
 
 How to fix
     Keep the first result in a variable, or pass it on. If two losses each run backward through the same part, add them
-    and call backward once.
+    and call backward once. Derivatives of the same outputs by several inputs need one call:
+    ``u_t, u_x = torch.autograd.grad(u, (t, x), ...)``.
 
 When it is wrong
     Results are compared by their inputs, not by their bytes: an operation with hidden state that its schema does not
@@ -53,6 +55,19 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
 
 def _words(waste: Waste) -> Words:
     """Return the sentences about one waste."""
+    if waste.in_backward and waste.other is not None:
+        first = lines([waste.other])
+        is_one = waste.other in waste.lines
+        return Words(
+            title=f"{SHARE} of the training loop computes derivatives at {at(waste)} "
+            + ("more than once." if is_one else f"that {first} has computed."),
+            evidence=(
+                f"{many(waste)} of a step, backward included: torch.autograd.grad goes through the same part of the "
+                "graph with the same gradients, for other inputs.",
+            ),
+            advice=f"Call torch.autograd.grad once, at {first}, with "
+            + ("all its inputs." if is_one else "the inputs of both lines."),
+        )
     if waste.in_backward:
         return Words(
             title=f"{SHARE} of the training loop repeats backward through the same part, at {at(waste)}.",
