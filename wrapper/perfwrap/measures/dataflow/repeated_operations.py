@@ -123,7 +123,9 @@ def _derivatives_again(flow: Dataflow, pairs: Mapping[int, int]) -> list[Waste]:
             continue
         stacks = [flow.caller_of_backward(each) for each in (pairs[numbers[0]], numbers[0])]
         innermost = next((line_of(frame) for frame in stacks[1] if not frame.is_installed), None)
-        parts = _parted(*stacks) or (innermost and (innermost, innermost))
+        parts = _parted(*stacks)
+        if parts is None and innermost is not None:
+            parts = innermost, innermost
         if parts is None:
             continue
         first, second = parts
