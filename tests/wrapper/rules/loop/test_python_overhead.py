@@ -357,19 +357,20 @@ def test_code_that_makes_the_models_input_is_not_to_run_less_often(after: str, m
 
 
 @pytest.mark.parametrize(
-    ("function", "place", "advice"),
+    ("function", "place", "has_loop", "advice"),
     [
-        ("Subsample.sample", "plates.py:52", "Check the code in Subsample.sample at plates.py:52"),
-        ("model", "train.py:22", "Check whether model loops over samples or parameters"),
+        ("Subsample.sample", "plates.py:52", True, "Check the code in Subsample.sample at plates.py:52"),
+        ("model", "train.py:22", True, "Check whether model loops over samples or parameters"),
+        ("model", "train.py:22", False, "Call model less often in a step, for many inputs at once"),
     ],
 )
 def test_a_function_that_reads_values_but_calls_another_that_takes_the_time_names_that(
-    function: str, place: str, advice: str
+    function: str, place: str, has_loop: bool, advice: str
 ) -> None:
     busy = BusyFunction(Line("train.py", 22, "model"), 25, 0.6, 9e6, 6.0)
     file, line = place.split(":")
     hottest = HotFunction(Line(file, int(line), function), 16, 16)
-    finding = rule._busy(busy, (), Sampled(20, (hottest,), "py-spy"))
+    finding = rule._busy(busy, (), Sampled(20, (hottest,), "py-spy"), has_loop)
     assert str(finding.location).startswith(place)
     assert advice in finding.advice
     assert "16 of 20 samples there" in finding.evidence[1]

@@ -46,6 +46,7 @@ from perfwrap.measures.kernels.ordinary_step import find_ordinary_step
 from perfwrap.measures.loop.busy_functions import BusyFunction, find_busy_functions
 from perfwrap.measures.loop.functional_models import find_model_gaps
 from perfwrap.measures.loop.gap_calls import find_tensor_calls
+from perfwrap.measures.loop.model_loops import find_any_loop
 from perfwrap.measures.loop.python_gaps import PythonGap, find_python_gaps
 from perfwrap.measures.loop.rare_visits import RareVisits, visits_of_function
 from perfwrap.measures.loop.section_frames import is_same_function
@@ -170,7 +171,8 @@ def _large_sections(
     ]
     for function, its_sections in inside.items():
         sampled = sampled_function(evidence, trainer, function.first.file, function.first.function)
-        found.append(_busy(function, its_sections, sampled))
+        has_loop = find_any_loop(evidence, trainer, function.first) is not None
+        found.append(_busy(function, its_sections, sampled, has_loop))
     return found
 
 
@@ -260,8 +262,12 @@ def _is_in(section: CodeSection, function: BusyFunction) -> bool:
     )
 
 
-def _busy(function: BusyFunction, sections: Sequence[CodeSection], sampled: Sampled | None) -> Finding:
+def _busy(
+    function: BusyFunction, sections: Sequence[CodeSection], sampled: Sampled | None, has_loop: bool
+) -> Finding:
     """Return the finding about a function that reads many values in each step, with ``sections`` around the reads.
+
+    Without a loop around the first read, the function is called many times in a step.
 
     Where most of its samples are in another function, the reads are not what takes the time.
     """
@@ -283,6 +289,9 @@ def _busy(function: BusyFunction, sections: Sequence[CodeSection], sampled: Samp
         edit = (
             f"Check whether {name} loops over samples or parameters. Compute on the whole batch at once, or on lists "
             "of tensors with functions like torch._foreach_lerp_: each read and small operation is a call."
+            if has_loop
+            else f"Call {name} less often in a step, for many inputs at once (with several environments, where it "
+            "chooses actions): each read and small operation is a call."
         )
         worst = 1.0 - HALF * share
         location = Location(first.file, first.line, first.function, function.until_line)
@@ -290,8 +299,12 @@ def _busy(function: BusyFunction, sections: Sequence[CodeSection], sampled: Samp
         title=f"{SHARE} of the training loop is {name} at {place(first, '')}, {what}.",
         share=share,
         evidence=(
-            f"{units.duration(per_step_ns)} per step, with the reads, in lines {first.line} to "
-            f"{function.until_line}.",
+            f"{units.duration(per_step_ns)} per step, with the reads, "
+            + (
+                "there."
+                if function.until_line == first.line
+                else f"in lines {first.line} to {function.until_line}."
+            ),
             *quote(sampled, "there"),
         ),
         options=(Option(edit, (best_without(share), worst)),),
