@@ -19,7 +19,7 @@ MADE = f"{ACT.format(line=18)};Categorical.__init__ ({TORCH}/categorical.py:72);
 CHECKED = {
     "a constructor": f"{MADE}Distribution.__init__ ({TORCH}/distribution.py:68)",
     "on an older Python": f"{MADE}__init__ ({TORCH}/distribution.py:68);check ({TORCH}/constraints.py:380)",
-    "a value": f"{ACT.format(line=19)};log_prob ({TORCH}/categorical.py:9);_validate_sample ({TORCH}/distribution.py:9)",
+    "a value": f"{ACT.format(line=19)};log_prob ({TORCH}/normal.py:9);_validate_sample ({TORCH}/distribution.py:9)",
 }
 UNCHECKED = f"{ACT.format(line=18)};Categorical.sample ({TORCH}/categorical.py:130)"
 
