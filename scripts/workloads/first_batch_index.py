@@ -11,7 +11,7 @@ INDEX = "\n".join(json.dumps({"id": n, "label": n % 5, "box": [n % 7, n % 11, n 
 
 class Annotated(IterableDataset):
     def __iter__(self):  # guilty
-        rows = [json.loads(line) for line in INDEX.splitlines()]
+        rows = [json.loads(line) for line in INDEX.splitlines()]  # guilty
         features = torch.tensor([row["box"] for row in rows], dtype=torch.float32)
         for start in range(0, 4800, 40):
             yield features[start : start + 40], torch.tensor([row["label"] for row in rows[start : start + 40]])
@@ -21,7 +21,7 @@ class Trainer:
     def __init__(self):
         torch.manual_seed(0)
         self.net = torch.nn.Sequential(torch.nn.Linear(4, 512), torch.nn.ReLU(), torch.nn.Linear(512, 512), torch.nn.ReLU(), torch.nn.Linear(512, 5))
-        self.optimizer = torch.optim.Adam(self.net.parameters())
+        self.optimizer = torch.optim.Adam(self.net.parameters(), fused=True)
 
     def epoch(self, loader):
         for boxes, labels in loader:

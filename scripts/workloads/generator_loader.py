@@ -16,7 +16,7 @@ def encode(piece):
 
 def get_batch():
     starts = [random.randrange(len(text) - block_size - 1) for _ in range(batch_size)]
-    x = torch.stack([torch.tensor(encode(text[s : s + block_size])) for s in starts])
+    x = torch.stack([torch.tensor(encode(text[s : s + block_size])) for s in starts])  # guilty
     y = torch.stack([torch.tensor(encode(text[s + 1 : s + block_size + 1])) for s in starts])
     return x, y
 

@@ -53,7 +53,7 @@ def main():
     loader = DataLoader(dataset, batch_size=args.batch_size, shuffle=True, num_workers=args.num_workers,  # guilty
                         persistent_workers=args.num_workers > 0, drop_last=True)
     model = Regressor()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, weight_decay=1e-4)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, weight_decay=1e-4, fused=True)
     recent = collections.deque(maxlen=200)
     for epoch in range(args.epochs):
         for i, (x, y) in enumerate(loader):

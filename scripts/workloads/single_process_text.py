@@ -21,7 +21,7 @@ def collate(samples):
         for word in text.lower().split():
             for size in (2, 3):
                 for start in range(len(word) - size + 1):
-                    counts[hash(word[start : start + size]) % 512] += 1.0
+                    counts[hash(word[start : start + size]) % 512] += 1.0  # guilty
         rows.append(counts)
         labels.append(label)
     return torch.tensor(rows), torch.tensor(labels)

@@ -239,3 +239,32 @@ def test_the_line_of_an_own_optimizer_is_where_its_steps_take_their_time(
         loop.compute(optimizer=9)
     write(loop, ms=9, **{"class": kind})
     assert str(find(rule).location) == place
+
+
+def write_two(loop: Any, second: str = "torch.optim.adam.Adam") -> None:
+    """Write a loop with two optimizers, of a class each."""
+    write(loop, ms=0.1, tensors=8, elements=16_000, **{"class": "torch.optim.adam.Adam"})
+    for key, value in {"class": second, "parameters": 6, "foreach": None, "fused": None}.items():
+        loop.journal.fact(f"optimizer/Other#1/{key}", value)
+    for _ in range(40):
+        loop.compute(optimizer=1)
+        loop.span("backward", 2, line=30)
+        loop.span("optimizer", 1, "Other#1", line=31)
+
+
+def test_optimizers_of_one_class_are_one_finding(loop: Any, find: Callable[[Rule], Finding]) -> None:
+    write_two(loop)
+    finding = find(rule)
+    assert "Adam.step() at train.py:24 and train.py:31, which updates tensors one by one" in finding.title
+    assert "for each of 14 tensors" in finding.evidence[0]
+    assert finding.advice.startswith("Pass fused=True to each Adam where it is created.")
+    assert finding.claims is not None
+
+
+def test_optimizers_of_different_classes_are_separate_findings(
+    loop: Any, ask: Callable[[Rule], Answer]
+) -> None:
+    write_two(loop, "torch.optim.adagrad.Adagrad")
+    found = ask(rule)
+    assert isinstance(found, list)
+    assert [finding.title.partition(" is ")[2].partition(".")[0] for finding in found] == ["Adam", "Adagrad"]

@@ -36,10 +36,12 @@ When it is wrong
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from math import inf
 
 import polars as pl
 from msgspec import Struct
+from msgspec.structs import replace
 
 from perfwrap import units
 from perfwrap.measures.account.lines import Line
@@ -126,14 +128,14 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     slow = [
         use
         for use in found
-        if use.share >= limits.min_reported_share
-        and (
+        if (
             _loops_on_gpu(use)
             if on_gpu
             else (small and _loops_on_cpu(use, version, limits)) or large[use.name] is not None
         )
     ]
-    if not slow:
+    alike = [group for group in _alike(slow, large) if _share(group) >= limits.min_reported_share]
+    if not alike:
         total = units.share(sum(use.share for use in found))
         return Clear(f"Optimizer steps take {total} of the loop; none of them is known to be slow.")
     step_ns = mean_step_ns(evidence, trainer)
@@ -141,17 +143,50 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     sampled = evidence.get(sampled_optimizer, trainer)
     return [
         _finding(
-            use,
-            evidence.get(find_only_call, use.kind.rpartition(".")[2], use.where.file if use.where else None),
+            uses,
+            evidence.get(
+                find_only_call,
+                uses[0].kind.rpartition(".")[2],
+                uses[0].where.file if uses[0].where else None,
+            ),
             on_gpu,
-            None if on_gpu else large[use.name],
+            None if on_gpu else large[uses[0].name],
             can_compile,
             step_ns,
-            None if use.kind.startswith(TORCH_OPTIM) or len(found) > 1 else sampled,
+            None if uses[0].kind.startswith(TORCH_OPTIM) or len(found) > 1 else sampled,
             limits,
         )
-        for use in slow
+        for uses in alike
     ]
+
+
+def _alike(
+    slow: Sequence[OptimizerUse], large: Mapping[str, tuple[float, float] | None]
+) -> list[tuple[OptimizerUse, ...]]:
+    """Return the optimizers in groups that have the same fix: those of torch of one class and with the same options."""
+    groups: dict[object, tuple[OptimizerUse, ...]] = {}
+    for use in slow:
+        is_torchs = use.kind.startswith(TORCH_OPTIM)
+        key = (use.kind, use.foreach, large.get(use.name)) if is_torchs else use.name
+        groups[key] = (*groups.get(key, ()), use)
+    return sorted(groups.values(), key=_share, reverse=True)
+
+
+def _share(uses: Sequence[OptimizerUse]) -> float:
+    return sum(use.share for use in uses)
+
+
+def _together(uses: Sequence[OptimizerUse]) -> OptimizerUse:
+    """Return one optimizer with the figures of all."""
+    tensors, elements = ([getattr(use, name) for use in uses] for name in ("tensors", "elements"))
+    return replace(
+        uses[0],
+        ns=sum(use.ns for use in uses),
+        ns_per_step=sum(use.ns_per_step for use in uses),
+        share=_share(uses),
+        tensors=None if None in tensors else sum(tensors),
+        elements=None if None in elements else sum(elements),
+    )
 
 
 def _loops_on_gpu(use: OptimizerUse) -> bool:
@@ -223,7 +258,7 @@ def _elements(evidence: Evidence, trainer: Trainer) -> float:
 
 
 def _finding(
-    use: OptimizerUse,
+    uses: Sequence[OptimizerUse],
     made_at: Line | None,
     on_gpu: bool,
     large: tuple[float, float] | None,
@@ -232,11 +267,12 @@ def _finding(
     sampled: Sampled | None,
     limits: Limits,
 ) -> Finding:
-    """Return the finding about one optimizer.
+    """Return the finding about one optimizer, or several that have the same fix.
 
     ``large`` is the share of its step that is saved with large tensors, ``sampled`` are the samples of its steps, if
     the program can change them.
     """
+    use = _together(uses)
     kind, is_large, hottest = use.kind.rpartition(".")[2], large is not None, main_function(sampled)
     least, most = (
         (limits.min_launches_saved, limits.max_launches_saved)
@@ -262,7 +298,7 @@ def _finding(
         each = f" for {units.count(use.elements)} elements"
     how = "goes over all parameters several times" if is_large else "updates tensors one by one"
     return Finding(
-        title=f"{SHARE} of the training loop is {kind}.step() at {place(use.where, 'one line')}, which {how}.",
+        title=f"{SHARE} of the training loop is {kind}.step() at {_places(uses)}, which {how}.",
         share=use.share,
         evidence=(
             f"{units.duration(use.ns_per_step)} per step{each}; {made}.",
@@ -270,7 +306,9 @@ def _finding(
         ),
         options=_options_in_passes(kind, can_compile, (best, worst))
         if large == COMPILED
-        else _options(use, made_at, kind, is_torchs, on_gpu, (best, worst)),
+        else _options(
+            use, made_at, f"each {kind}" if len(uses) > 1 else kind, is_torchs, on_gpu, (best, worst)
+        ),
         verdict="launch-bound"
         if on_gpu
         else None
@@ -281,9 +319,15 @@ def _finding(
         location=locate(hottest.line if hottest else use.where),
         confidence="inferred",
         claims=(pl.col("operation") == "optimizer")
-        & (pl.col("name") == use.name)
+        & pl.col("name").is_in([each.name for each in uses])
         & (pl.col("part") == "optimizer"),
     )
+
+
+def _places(uses: Sequence[OptimizerUse]) -> str:
+    """Return the lines of the steps: ``train.py:7``, ``train.py:7 and train.py:9``."""
+    *most, last = dict.fromkeys(place(use.where, "one line") for use in uses)
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _options_in_passes(kind: str, can_compile: bool, saving: tuple[float, float]) -> tuple[Option, ...]:
