@@ -120,6 +120,8 @@ class Cost(Struct, frozen=True):
     line: Line
     library: LibraryCall | None = None
     """The library function that it spends most of its time in."""
+    count: int = 0
+    """Its samples, if it was sampled."""
 
 
 def main_part(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Cost | None:
@@ -136,6 +138,7 @@ def main_part(evidence: Evidence, trainer: Trainer, loader: LoaderUse) -> Cost |
             hottest.count / sampled.count,
             hottest.line,
             main_library(hottest),
+            hottest.count,
         )
     making = loader.making
     if making is None or making.getitem_ns is None or making.collate_ns is None:

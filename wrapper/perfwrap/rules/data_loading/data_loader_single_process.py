@@ -16,8 +16,9 @@ How the gain is estimated
     other programs yield cores, how much two busy cores slow each other down (measured after the run if the machine is
     idle then), how long a worker's Python lock delays its batches (up to 5 ms), whether what the batches wait for
     serves several workers at once, and whether fewer threads make the training slower; and of both halves of the loop.
-    The other options: at best all of the time of the function that takes most of making a batch disappears; a cache of
-    items that never change removes all of their time but in the first epoch.
+    The other options: at best all of the time of the function that takes most of making a batch disappears, three
+    quarters at least of what py-spy sees it look up in pandas; a cache of items that never change removes all of their
+    time but in the first epoch.
 
 How to fix
     Pass num_workers=N to the DataLoader, where N is the smallest number that is about as good as any in the simulation;
