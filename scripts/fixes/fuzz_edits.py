@@ -66,6 +66,7 @@ OWN = {
     "log_softmax_call": r"softmax|\blog\(",
     "retained_graph": r"retain_graph",
     "summed_backward": r"backward\(",
+    "unchecked_distribution": r"(Categorical|Normal|Bernoulli|Beta|Dirichlet)\(",
     "gathered_parts": r"(cat|concat|concatenate|vstack|hstack)\(",
     "mapped_loop": r"\bfor \w+ in range\(",
     "hoisted_tensors": r"= .*torch\.(tensor|ones|zeros|full|eye|arange|linspace|tril|triu)\(",

@@ -46,6 +46,7 @@ EDITS = {
     "frozen_parameters": "backward",
     "accumulated_sync": "backward",
     "sliced_head": "model",
+    "unchecked_distribution": "model",
     "cached_items": "data",
 }
 """The edits, by the names of their modules, and the folder of each."""

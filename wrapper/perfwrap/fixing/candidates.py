@@ -57,6 +57,7 @@ BY_RULE: dict[str, tuple[tuple[str, dict[str, Value]], ...]] = {
     "needless_weight_gradients": (("frozen_discriminator", {}), ("detached_fakes", {})),
     "loop_of_small_operations": (("averaged_weights", {}), ("gathered_parts", {}), ("mapped_loop", {})),
     "loop_in_model": (("mapped_loop", {}),),
+    "distribution_checks": (("unchecked_distribution", {}),),
 }
 """The edits of each rule at the line of its finding, and their values; the first that applies is used."""
 

@@ -293,7 +293,7 @@ def _busy(
             else f"Call {name} less often in a step, for many inputs at once (with several environments, where it "
             "chooses actions): each read and small operation is a call."
         )
-        worst = 1.0 - HALF * share
+        worst = 1.0 - HALF * share if has_loop else 1.0
         location = Location(first.file, first.line, first.function, function.until_line)
     return Finding(
         title=f"{SHARE} of the training loop is {name} at {place(first, '')}, {what}.",
