@@ -238,7 +238,7 @@ def _options(code: SectionCode, loop: Loop, saving: tuple[float, float], basis: 
         )
     return (
         Option(f"Check the code {lines}: {ON_WHOLE_ARRAYS}", saving, basis),
-        rarer,
+        *(() if loop.acts else (rarer,)),
     )
 
 
