@@ -24,28 +24,33 @@ CHECKED = {
 UNCHECKED = f"{ACT.format(line=18)};Categorical.sample ({TORCH}/categorical.py:130)"
 
 
+def called(file: str, line: int) -> set[str]:
+    """Return what a line calls: line 18 makes the distribution."""
+    return {"torch.distributions.Categorical"} if line == 18 else {"m.log_prob"}
+
+
 @pytest.mark.parametrize("checked", list(CHECKED))
 def test_samples_in_checks_are_counted_for_the_line_that_makes_the_distribution(checked: str) -> None:
     stacks = [(CHECKED[checked], 30), (UNCHECKED, 70)]
-    found = measure.count_checks(stacks)
+    found = measure.count_checks(stacks, called)
     assert found is not None
     assert (found.count, found.sampled) == (30, 100)
     assert str(found.where and found.where.line) == ("19" if checked == "a value" else "18")
 
 
 def test_the_line_that_makes_it_is_named_rather_than_the_one_that_uses_it() -> None:
-    found = measure.count_checks([(CHECKED["a value"], 30), (CHECKED["a constructor"], 10)])
+    found = measure.count_checks([(CHECKED["a value"], 30), (CHECKED["a constructor"], 10)], called)
     assert found is not None
     assert found.where == Line("/w/agent.py", 18, "act")
 
 
 def test_few_samples_say_nothing() -> None:
-    assert measure.count_checks([(CHECKED["a value"], 9), (UNCHECKED, 500)]) is None
+    assert measure.count_checks([(CHECKED["a value"], 9), (UNCHECKED, 500)], called) is None
 
 
 def test_checks_of_libraries_have_no_line() -> None:
     stack = f"run (/lib/python3.11/site-packages/sb3/policy.py:3);__init__ ({TORCH}/distribution.py:68)"
-    found = measure.count_checks([(stack, 20)])
+    found = measure.count_checks([(stack, 20)], called)
     assert found is not None
     assert found.where is None
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from pathlib import PurePath
 
 import polars as pl
 from msgspec import Struct
@@ -12,6 +14,7 @@ from perfwrap.measures.account.account import find_account
 from perfwrap.measures.account.lines import Line
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.loop.library_calls import FRAME, is_program
+from perfwrap.measures.loop.source_calls import called_names
 from perfwrap.measures.loop.stacks import ENOUGH, OUTSIDE
 from perfwrap.measures.trainers import Trainer
 
@@ -43,11 +46,14 @@ def find_distribution_checks(evidence: Evidence, trainer: Trainer) -> Distributi
         pl.col("track") == trainer.thread,
         pl.col("source") == OUTSIDE,
     )
-    return count_checks(rows.drop_nulls("stack").group_by("stack").agg(pl.col("weight").sum()).rows())
+    stacks = rows.drop_nulls("stack").group_by("stack").agg(pl.col("weight").sum()).rows()
+    return count_checks(stacks, partial(called_names, evidence.timeline.run))
 
 
-def count_checks(stacks: Sequence[tuple[str, int]]) -> DistributionChecks | None:
-    """Return the checks in stacks with their weights; None with too few."""
+def count_checks(
+    stacks: Sequence[tuple[str, int]], called: Callable[[str, int], Collection[str]]
+) -> DistributionChecks | None:
+    """Return the checks in stacks with their weights; None with too few. ``called`` returns what a line calls."""
     count = 0
     lines: Counter[tuple[bool, Line]] = Counter()
     for stack, weight in stacks:
@@ -56,10 +62,13 @@ def count_checks(stacks: Sequence[tuple[str, int]]) -> DistributionChecks | None
         if first is None:
             continue
         count += weight
-        makes = frames[first][1].endswith(CHECKING[0])
-        own = next((frame for frame in reversed(frames[:first]) if is_program(frame[0])), None)
+        own = next((at for at in reversed(range(first)) if is_program(frames[at][0])), None)
         if own is not None:
-            lines[makes, Line(own[0], own[2], own[1])] += weight
+            file, function, line = frames[own]
+            # py-spy may read the line when the call has ended: the source tells which one makes the distribution.
+            kind = PurePath(frames[own + 1][0]).stem.replace("_", "")
+            makes = any(name.rpartition(".")[2].lower() == kind for name in called(file, line))
+            lines[makes, Line(file, line, function)] += weight
     if count < ENOUGH:
         return None
     # The argument belongs where a distribution is made, not where it is used.

@@ -290,9 +290,17 @@ def _blocks(statement: ast.stmt) -> tuple[list[ast.AST], list[list[ast.stmt]]]:
 
 def writing_calls(run: Mapping[str, Any], file: str, line: int) -> tuple[str, ...]:
     """Return the calls on a line that write, e.g. ``json.dump``; empty if the file cannot be read."""
+    return tuple(dict.fromkeys(_name(call.func) for call in _calls(run, file, line) if _writes(call)))
+
+
+def called_names(run: Mapping[str, Any], file: str, line: int) -> frozenset[str]:
+    """Return the names of what a line calls, e.g. ``json.dump``; empty if the file cannot be read."""
+    return frozenset(_name(call.func) for call in _calls(run, file, line))
+
+
+def _calls(run: Mapping[str, Any], file: str, line: int) -> list[ast.Call]:
     tree = tree_of(run, file)
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and covers(node, line)]
-    return tuple(dict.fromkeys(_name(call.func) for call in calls if _writes(call)))
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Call) and covers(node, line)]
 
 
 def tree_of(run: Mapping[str, Any], file: str) -> ast.Module:
