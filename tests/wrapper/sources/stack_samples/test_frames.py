@@ -108,6 +108,24 @@ def test_the_programs_profiler_is_no_python_of_the_programs() -> None:
     assert (found["operation"], found["line"]) == ("profiler", 9)
 
 
+@pytest.mark.parametrize(
+    ("caller", "function", "operation"),
+    [
+        ("torch/optim/optimizer.py", "record_function.__enter__", "optimizer"),
+        ("torch/optim/optimizer.py", "__exit__", "optimizer"),
+        ("/home/me/train.py", "profile.__exit__", "profiler"),
+        ("/home/me/train.py", "record_function.__enter__", None),
+    ],
+)
+def test_names_that_torch_gives_to_its_work_are_no_profiler(
+    caller: str, function: str, operation: str | None
+) -> None:
+    file = TORCH.removesuffix("torch/") + caller if caller.startswith("torch/") else caller
+    outer = Frame("Optimizer.profile_hook_step.<locals>.wrapper", file, 516)
+    name = Frame(function, TORCH + "autograd/profiler.py", 800)
+    assert columns([Frame("main", "/home/me/train.py", 20), outer, name])["operation"] == operation
+
+
 def test_a_transform_that_is_a_module_is_part_of_making_the_batch() -> None:
     fetch = Frame("_MapDatasetFetcher.fetch", "/x/site-packages/torch/utils/data/_utils/fetch.py", 54)
     item = Frame("Pictures.__getitem__", "/home/me/data.py", 9)

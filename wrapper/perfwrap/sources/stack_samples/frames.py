@@ -57,6 +57,8 @@ CALLS_AS_CALLER = "call_from"
 """The recorder's function that calls a method of torch through a frame with the file, line and name of its caller."""
 PASSED_ON = ("__torch_function__", "__torch_dispatch__")
 """Methods of tensor subclasses through which all operations pass: the line that calls the operation says more."""
+NAMING = "torch/autograd/profiler.py"
+"""The file of ``record_function``, and of the profiler that a program may use."""
 OPTIMIZERS, WRAPPER = "torch/optim/", "torch/optim/optimizer.py"
 """The files of torch's optimizers, and the one in which their common wrapper around ``step`` is."""
 WAITING = ("multiprocessing/queues.py", "get")
@@ -151,7 +153,11 @@ def _operation(frames: Sequence[Frame]) -> str | None:
 
     What happens while a batch is made is part of that: torchvision's transforms are modules.
     """
-    phases = [phase for frame in reversed(frames) if (phase := _phase(frame)) is not None]
+    phases = [
+        phase
+        for at in reversed(range(len(frames)))
+        if (phase := _phase(frames[at])) is not None and not _marks_torchs_work(frames, at)
+    ]
     found = next((phase for phase in phases if phase in MAKING), phases[0] if phases else None)
     if found == "optimizer" and _in_closure(frames):
         return None
@@ -161,6 +167,17 @@ def _operation(frames: Sequence[Frame]) -> str | None:
         return found
     waits = any(_ends_with(frame, WAITING[0]) and _short(frame) == WAITING[1] for frame in frames)
     return "idle" if waits else "worker"
+
+
+def _marks_torchs_work(frames: Sequence[Frame], at: int) -> bool:
+    """Return whether a frame is that of a name which torch gives to its own work: its optimizers name their steps.
+
+    Up to Python 3.10, frames have no class, and who calls it decides.
+    """
+    if not _ends_with(frames[at], NAMING):
+        return False
+    caller = frames[at - 1].file if at else ""
+    return frames[at].function.startswith("record_function.") or OPTIMIZERS in caller
 
 
 def _in_closure(frames: Sequence[Frame]) -> bool:
