@@ -70,7 +70,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             share=found.share,
             evidence=(
                 f"{basis} of the training thread (by py-spy) are in checks of torch.distributions, which compare all "
-                "parameters and values with their constraints.",
+                "parameters and values with their constraints. Findings about the code around them include this time.",
             ),
             options=(local, everywhere) if found.where else (everywhere,),
             verdict="python-bound",
