@@ -259,6 +259,33 @@ def acting_share(events: LoopEvents, phases: Phases) -> float:
     return float((_acting(events) & ~trained)[inside].mean())
 
 
+def step_evaluations(events: LoopEvents, phases: Phases) -> Flags:
+    """Return which forwards evaluate, in most steps, a model that is also trained; none if fewer steps have one.
+
+    They run in evaluation mode without gradients, and a value of their results is read before anything else happens:
+    those of a teacher are trained on, and those of a policy that acts are read as arrays.
+    """
+    forward = events.forward
+    trains = is_training_mode(forward) & has_grad(forward)
+    trained = train_moments(events)
+    models = np.array([name.partition(":")[0] for name in events.names])[forward.key]
+    until = np.minimum(np.append(forward.start[1:], FOREVER), _next_after(trained, forward.end))
+    evaluates = (
+        ~is_training_mode(forward)
+        & ~has_grad(forward)
+        & ~phases.contain(forward.start)
+        & np.isin(models, models[trains])
+        & _any_between(_reads(events).start, forward.end, until)
+        & ~_acting(events)
+    )
+    anchors = events.optimizer if len(events.optimizer) else events.backward
+    if not len(anchors):
+        return np.zeros(len(forward), dtype=np.bool_)
+    steps = anchors.only(anchors.key == np.bincount(anchors.key).argmax())
+    with_one = np.unique(np.searchsorted(steps.end, forward.start[evaluates])).size
+    return evaluates & (with_one > MAX_STEPS_SHARE * len(steps))
+
+
 def _join(
     events: LoopEvents, use: Integers, lone: Flags, counted: Integers
 ) -> tuple[Integers, Integers, Integers]:
