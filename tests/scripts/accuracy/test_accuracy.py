@@ -121,9 +121,15 @@ def test_the_fixed_twin_of_a_script_can_be_a_healthy_workload(labelled: ModuleTy
     assert {script for script in scripts if script.stem not in twins} == set(ORDINARY)
 
 
-def finding(rule: str, line: int | None = None, severity: str = "major") -> dict[str, Any]:
-    location = None if line is None else {"file": "/somewhere/planted.py", "line": line}
-    return {"rule": rule, "severity": severity, "location": location, "share": 0.2}
+def place_of(line: int | None) -> dict[str, Any] | None:
+    return None if line is None else {"file": "/somewhere/planted.py", "line": line}
+
+
+def finding(
+    rule: str, line: int | None = None, severity: str = "major", other: int | None = None
+) -> dict[str, Any]:
+    options = [{"location": place_of(line)}, {"location": place_of(other or line)}]
+    return {"rule": rule, "severity": severity, "location": place_of(line), "share": 0.2, "options": options}
 
 
 def test_a_result_is_judged_by_rule_place_and_line(accuracy: ModuleType) -> None:
@@ -131,6 +137,8 @@ def test_a_result_is_judged_by_rule_place_and_line(accuracy: ModuleType) -> None
     found = [finding("slow_steps"), finding("gc_pause", 7)]
     result = accuracy.Result(Path("planted.py"), label, found, "python-bound")
     assert (result.place, result.right_line, result.alarms, result.good) == (2, True, [], True)
+    second = accuracy.Result(Path("planted.py"), label, [finding("gc_pause", 9, other=7)], "python-bound")
+    assert second.right_line
     wrong = accuracy.Result(Path("planted.py"), label, [finding("gc_pause", 8)], "python-bound")
     assert (wrong.place, wrong.right_line, wrong.good) == (1, False, False)
     missed = accuracy.Result(Path("planted.py"), label, [finding("data_loader_wait")], "data-bound")
