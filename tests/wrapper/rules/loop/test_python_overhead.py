@@ -185,6 +185,19 @@ def test_many_short_stretches_are_reported_together(loop: Any, find: Callable[[R
     assert "short sections" in finding.sentence
 
 
+def test_reads_without_a_line_are_divided_like_those_with_one(
+    loop: Any, find: Callable[[Rule], Finding]
+) -> None:
+    for _ in range(40):
+        loop.compute()
+        for number in range(32):
+            loop.python(0.3)
+            loop.journal.span("sync", 10_000, "Tensor.numpy", 0, "train.py:50:match" if number < 8 else "")
+        loop.python(0.3)
+    # One step of the forty is no whole one.
+    assert "match at train.py:50, which reads about 33 values of tensors in each step" in find(rule).sentence
+
+
 def test_waiting_for_other_ranks_in_a_collective_is_not_counted_as_python(
     loop: Any, ask: Callable[[Rule], Answer]
 ) -> None:

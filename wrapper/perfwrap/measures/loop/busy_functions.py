@@ -41,13 +41,17 @@ class BusyFunction(Struct, frozen=True):
 def find_busy_functions(evidence: Evidence, trainer: Trainer) -> tuple[BusyFunction, ...]:
     """Return the functions with many reads per step, most time first, without those that hold the training loop.
 
-    A function that only the reads show begins at its first read.
+    A function that only the reads show begins at its first read. The recorder finds the line of the first reads of a
+    step, and of a part of the others: those without a line are divided like those with one.
     """
     account, steps = evidence.get(find_account, trainer), evidence.get(find_steps, trainer)
     segments = account.segments.filter(pl.col("file").is_not_null(), pl.col("function").is_not_null())
     key = ["file", "function"]
     loops = segments.filter(pl.col("operation").is_in(LOOP_OPERATIONS)).select(key).unique()
     reads = (pl.col("operation") == "sync") & ~pl.col("estimated")
+    recorded = account.segments.filter(reads)
+    located = recorded.filter(pl.col("file").is_not_null(), pl.col("function").is_not_null()).height
+    each = recorded.height / max(1, located)
     detailed = max(1, int(steps.table.filter("steady")["detailed"].sum()))
     rows = (
         segments.filter(pl.col("part").is_in(["python", "sync"]), pl.col("function") != "<module>")
@@ -57,7 +61,7 @@ def find_busy_functions(evidence: Evidence, trainer: Trainer) -> tuple[BusyFunct
             LENGTH.sum().alias("ns"),
             pl.col("line").min().alias("first"),
             pl.col("line").max().alias("last"),
-            (reads.fill_null(False).sum() / detailed).alias("reads"),
+            (reads.fill_null(False).sum() * each / detailed).alias("reads"),
         )
         .filter(pl.col("reads") >= MIN_READS_PER_STEP)
         .sort("ns", *key, descending=[True, False, False])

@@ -285,7 +285,7 @@ def _busy(
         worst = 1.0 - MOST * hottest.count / sampled.count * share
         location = locate(hottest.line)
     else:
-        what = f"which reads {units.number(function.reads_per_step)} values of tensors in each step"
+        what = f"which reads about {units.number(function.reads_per_step)} values of tensors in each step"
         edit = (
             f"Check whether {name} loops over samples or parameters. Compute on the whole batch at once, or on lists "
             "of tensors with functions like torch._foreach_lerp_: each read and small operation is a call."
