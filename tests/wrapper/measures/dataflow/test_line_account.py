@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from perfwrap.measures.account.lines import Line
 from perfwrap.measures.dataflow.dataflow import MAX_GAP_NS
 from perfwrap.measures.dataflow.line_account import LineAccount, LineCost, account_of
 from perfwrap.timeline.operation_window import DATA
@@ -68,6 +69,17 @@ def test_time_in_a_gap_in_which_the_thread_waited_for_data_is_a_part_of_its_own(
     parts = at(found, 21).parts
     assert parts["data"] == MS
     assert parts["python"] == pytest.approx(2 * MS - MAX_GAP_NS, rel=0.01)
+    assert sum(cost.ns for cost in found.lines) == pytest.approx(found.step_ns)
+
+
+def test_waits_for_data_belong_to_the_lines_that_were_sampled_while_batches_were_made() -> None:
+    flow = draw_flow(training)
+    end = flow.window.opened + flow.operations[flow.first + 2].start
+    making = [(Line("data.py", 57, "augment"), 30), (Line("data.py", 60, "load"), 10)]
+    found = account_of(flow, [(end - 2 * MS, end - MS)], making)
+    assert at(found, 21).parts["data"] == 0
+    assert (at(found, 57).parts["data"], at(found, 60).parts["data"]) == (0.75 * MS, 0.25 * MS)
+    assert at(found, 57).operations == 0
     assert sum(cost.ns for cost in found.lines) == pytest.approx(found.step_ns)
 
 

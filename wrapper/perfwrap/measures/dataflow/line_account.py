@@ -2,7 +2,8 @@
 
 All of the step is attributed: each operation to the user's line that called it (library code folds into that line),
 backward to the line of its forward operation, and the gap before an operation, as far as it is longer than the
-operation's own preparation, to Python at that line. Waits for data in such gaps are a part of their own.
+operation's own preparation, to Python at that line. Waits for data in such gaps are a part of their own, at the lines
+that py-spy saw in the data set.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ import polars as pl
 from msgspec import Struct
 
 from perfwrap.measures.account.lines import Line
+from perfwrap.measures.data_loading.loaders import find_loaders
 from perfwrap.measures.dataflow.dataflow import MAX_GAP_NS, Dataflow, find_dataflow
 from perfwrap.measures.evidence import Evidence
+from perfwrap.measures.loop.stacks import OUTSIDE, sampled_making
 from perfwrap.measures.trainers import Trainer
 from perfwrap.timeline.operation_window import BACKWARD, DATA, OPTIMIZER, READ
 
@@ -84,11 +87,28 @@ def find_line_account(evidence: Evidence, trainer: Trainer) -> LineAccount | Non
         return None
     spans = evidence.timeline.spans.filter(pl.col("track") == trainer.thread, pl.col("operation") == "data")
     ends = (spans["start"] + spans["duration"]).to_list()
-    return account_of(flow, list(zip(spans["start"].to_list(), ends, strict=True)))
+    waits = list(zip(spans["start"].to_list(), ends, strict=True))
+    return account_of(flow, waits, _making(evidence, trainer))
 
 
-def account_of(flow: Dataflow, waits: Sequence[Interval] = ()) -> LineAccount:
-    """Return the account of a step; ``waits`` are the times of its thread in which it waited for data."""
+def _making(evidence: Evidence, trainer: Trainer) -> tuple[tuple[Line, int], ...]:
+    """Return the lines that py-spy saw while the training thread made batches, with their samples."""
+    own = [loader for loader in evidence.get(find_loaders, trainer) if loader.training and not loader.workers]
+    sampled = evidence.get(sampled_making, trainer, own[0]) if len(own) == 1 else None
+    if sampled is None or sampled.source != OUTSIDE:
+        return ()
+    return tuple((function.line, function.count) for function in sampled.functions)
+
+
+def account_of(
+    flow: Dataflow, waits: Sequence[Interval] = (), making: Sequence[tuple[Line, int]] = ()
+) -> LineAccount:
+    """Return the account of a step; ``waits`` are the times of its thread in which it waited for data.
+
+    These waits without an operation are divided by the samples of the lines in ``making``; without any, each belongs to
+    the line of the operation that comes next.
+    """
+    unplaced = 0.0
     costs: dict[Line, LineCost] = {}
     kinds: dict[Line, Counter[str]] = defaultdict(Counter)
     modules: dict[Line, Counter[int]] = defaultdict(Counter)
@@ -105,7 +125,10 @@ def account_of(flow: Dataflow, waits: Sequence[Interval] = ()) -> LineAccount:
         waited = min(gap - own, _waited(flow, number, waits))
         worked = flow.time(number) + own
         cost.parts[part] += worked
-        cost.parts[WAIT] += waited
+        if making:
+            unplaced += waited
+        else:
+            cost.parts[WAIT] += waited
         cost.parts[PYTHON] += gap - own - waited
         if not operation.flags & READ:
             cost.operations += 1
@@ -123,6 +146,9 @@ def account_of(flow: Dataflow, waits: Sequence[Interval] = ()) -> LineAccount:
         _add(stacks, (*frames, part), worked)
         if gap - own - waited > 0:
             _add(stacks, (*frames, PYTHON), gap - own - waited)
+    sampled = sum(count for _, count in making)
+    for line, count in making:
+        costs.setdefault(line, LineCost(line)).parts[WAIT] += unplaced * count / sampled
     for line, cost in costs.items():
         cost.kinds = tuple(kinds[line].most_common(MAX_KINDS))
         cost.module = _path_of(flow, modules[line])
