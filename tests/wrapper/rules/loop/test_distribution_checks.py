@@ -7,8 +7,8 @@ import pytest
 from perfwrap.journal_format import FIELD_SEPARATOR, INSTANTS
 from perfwrap.measures.account.lines import Line
 from perfwrap.measures.account.what_if import best_without
-from perfwrap.measures.loop import distribution_checks as measure
-from perfwrap.measures.loop.distribution_checks import DistributionChecks
+from perfwrap.measures.loop import checked_arguments as measure
+from perfwrap.measures.loop.checked_arguments import DistributionChecks
 from perfwrap.rules.loop import distribution_checks as rule
 from perfwrap.rules.model import Answer, Clear, Finding, Rule
 

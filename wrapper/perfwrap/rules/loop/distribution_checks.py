@@ -30,7 +30,7 @@ from perfwrap import units
 from perfwrap.measures.account.loop_figures import trains_on_gpu
 from perfwrap.measures.account.what_if import MOST, best_without
 from perfwrap.measures.evidence import Evidence
-from perfwrap.measures.loop.distribution_checks import find_distribution_checks
+from perfwrap.measures.loop.checked_arguments import find_distribution_checks
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.model import SHARE, Answer, Clear, Finding, Option, locate, named
 
