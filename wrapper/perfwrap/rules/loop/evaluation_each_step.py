@@ -25,6 +25,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from perfwrap import units
+from perfwrap.measures.account.loop_figures import mean_step_ns
 from perfwrap.measures.evidence import Evidence
 from perfwrap.measures.steps.step_evaluation import find_step_evaluation
 from perfwrap.measures.trainers import Trainer
@@ -56,8 +57,8 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             "steps.",
             share=found.share,
             evidence=(
-                "It runs in evaluation mode without gradients, and the program reads a value of the result before it "
-                "trains on.",
+                f"{units.duration(found.share * mean_step_ns(evidence, trainer))} per step. It runs in evaluation mode "
+                "without gradients, and the program reads a value of the result before it trains on.",
             ),
             options=(
                 Option(
