@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
@@ -20,6 +21,7 @@ from perfwrap.rules.data_loading import data_loader_single_process, data_loader_
 from perfwrap.rules.loop import python_overhead
 from perfwrap.rules.model import Rule
 from perfwrap.rules.stack_samples import main_function
+from perfwrap.timeline.model import empty
 
 MS = 1_000_000
 STEPS = 40
@@ -257,3 +259,31 @@ def test_without_a_main_function_the_one_that_all_pass_is_named() -> None:
     assert main_function(sampled) == outer
     assert main_function(replace(sampled, passed=None)) is None
     assert main_function(replace(sampled, count=60)) == inner[0]
+
+
+def test_what_calls_nearly_all_training_steps_is_the_loop_and_no_function_to_change() -> None:
+    """A loop whose step is a function: neither it nor its callers are what to look at."""
+    spans = empty("spans").clear()
+    step = "main (/w/train.py:57);optimize (/w/train.py:46);backward (/lib/python3.11/site-packages/torch/_tensor.py:1)"
+    other = "main (/w/train.py:57);optimize (/w/train.py:38)"
+    rows = [("backward", step, 30), ("optimizer", step, 30), (None, other, 40)]
+    table = empty("stacks")
+    samples = pl.DataFrame(
+        [
+            {
+                **dict.fromkeys(table.columns),
+                "track": 1,
+                "operation": operation,
+                "stack": stack,
+                "weight": weight,
+            }
+            for operation, stack, weight in rows
+        ],
+        schema=table.schema,
+    )
+    evidence: Any = SimpleNamespace(timeline=SimpleNamespace(spans=spans, stacks=samples))
+    trainer: Any = SimpleNamespace(thread=1)
+    assert stacks.functions_of_loop(evidence, trainer) == {
+        ("/w/train.py", "main"),
+        ("/w/train.py", "optimize"),
+    }

@@ -56,6 +56,8 @@ ITEM_METHODS = frozenset(("__getitem__", "__getitems__", "__iter__", "__next__")
 """Methods of datasets that make samples."""
 PASSED_SHARE = 0.8
 """Share of a section's samples that must pass a function for it to be where to look."""
+TRAINS = ("backward", "optimizer")
+"""Operations that only a training step runs: what calls nearly all of them calls the step."""
 OF_A_STEP = ("data", "forward", "backward", "gradient", "optimizer", "zero_grad")
 MIN_WAITS_SHARE = 0.8
 """Share of the waits of all loaders without workers that one must have to own the samples of making batches."""
@@ -118,11 +120,24 @@ def sampled_gap(evidence: Evidence, trainer: Trainer, gap: PythonGap, alone: boo
 
 
 def functions_of_loop(evidence: Evidence, trainer: Trainer) -> frozenset[tuple[str, str]]:
-    """Return the functions, with their files, that call what makes up a training step."""
+    """Return the functions, with their files, that call what makes up a training step, and those that call these."""
     spans = evidence.timeline.spans.filter(
         pl.col("track") == trainer.thread, pl.col("operation").is_in(OF_A_STEP), pl.col("file").is_not_null()
     )
-    return frozenset(spans.select("file", pl.col("function").fill_null("")).unique().iter_rows())
+    trains = evidence.timeline.stacks.filter(
+        pl.col("track") == trainer.thread,
+        pl.col("operation").is_in(TRAINS),
+        pl.col("stack").is_not_null(),
+    )
+    callers: Counter[tuple[str, str]] = Counter()
+    for stack, weight in trains.group_by("stack").agg(pl.col("weight").sum()).iter_rows():
+        frames = (frame for frame in FRAME.finditer(stack) if is_program(frame["file"]))
+        for place in {(frame["file"], frame["function"]) for frame in frames}:
+            callers[place] += weight
+    least = PASSED_SHARE * int(trains["weight"].sum())
+    return frozenset(spans.select("file", pl.col("function").fill_null("")).unique().iter_rows()) | {
+        place for place, weight in callers.items() if weight >= least
+    }
 
 
 def _passed(rows: pl.DataFrame, of_loop: Container[tuple[str, str]]) -> HotFunction | None:
