@@ -98,6 +98,13 @@ def test_in_a_small_model_torchs_loop_over_few_tensors_is_found(
     assert finding.saving == pytest.approx((1 - most * finding.share, 1 - least * finding.share))
 
 
+def test_where_few_tensors_gain_less_than_3_percent_they_are_clear(
+    loop: Any, ask: Callable[[Rule], Answer]
+) -> None:
+    write(loop, ms=0.35, tensors=4, elements=4_000, **{"class": "torch.optim.adam.Adam"})
+    assert isinstance(ask(rule), Clear)
+
+
 @pytest.mark.parametrize(
     ("kind", "advice"), [("AdamW", "Use torch.optim.AdamW"), ("Lookahead", "foreach functions")]
 )
@@ -247,9 +254,9 @@ def write_two(loop: Any, second: str = "torch.optim.adam.Adam") -> None:
     for key, value in {"class": second, "parameters": 6, "foreach": None, "fused": None}.items():
         loop.journal.fact(f"optimizer/Other#1/{key}", value)
     for _ in range(40):
-        loop.compute(optimizer=1)
+        loop.compute(optimizer=3)
         loop.span("backward", 2, line=30)
-        loop.span("optimizer", 1, "Other#1", line=31)
+        loop.span("optimizer", 3, "Other#1", line=31)
 
 
 def test_optimizers_of_one_class_are_one_finding(loop: Any, find: Callable[[Rule], Finding]) -> None:

@@ -96,6 +96,8 @@ class Limits(Struct, frozen=True):
     """Tensors from which a loop over them counts: with fewer, its calls take less than 1 ms."""
     min_fused_tensors: int = 4
     """The same for torch's Adam, AdamW and Adagrad, whose fused form gains half of the step from there."""
+    min_few_share: float = 0.05
+    """Share of the loop from which optimizers with few small tensors are reported: below it, the gain is under 3 %."""
     max_small_elements: int = 16_384
     """Mean elements per tensor up to which calls cost more than arithmetic on a CPU: measured 9 to 110 µs per tensor of
     up to 4,096 elements with Adam or SGD, 125 to 560 µs for 65,536. There is no time limit, because a busy machine
@@ -134,7 +136,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             else (small and _loops_on_cpu(use, version, limits)) or large[use.name] is not None
         )
     ]
-    alike = [group for group in _alike(slow, large) if _share(group) >= limits.min_reported_share]
+    alike = [group for group in _alike(slow, large) if _share(group) >= _least_share(group, large, limits)]
     if not alike:
         total = units.share(sum(use.share for use in found))
         return Clear(f"Optimizer steps take {total} of the loop; none of them is known to be slow.")
@@ -170,6 +172,15 @@ def _alike(
         key = (use.kind, use.foreach, large.get(use.name)) if is_torchs else use.name
         groups[key] = (*groups.get(key, ()), use)
     return sorted(groups.values(), key=_share, reverse=True)
+
+
+def _least_share(
+    uses: Sequence[OptimizerUse], large: Mapping[str, tuple[float, float] | None], limits: Limits
+) -> float:
+    """Return the share of the loop from which optimizers are reported."""
+    tensors = sum(use.tensors or 0 for use in uses)
+    few = large.get(uses[0].name, ()) is None and tensors < limits.min_tensors
+    return limits.min_few_share if few else limits.min_reported_share
 
 
 def _share(uses: Sequence[OptimizerUse]) -> float:
