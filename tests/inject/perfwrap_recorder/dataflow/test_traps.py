@@ -7,6 +7,8 @@ import pytest
 from .conftest import is_window, notes, rows, windows
 from .test_same_programs import LOOP, MODES, SHOWS_NO_FRAMES
 
+BACKWARD = 11
+"""The place of the number of the backward pass in the row of an operation; -1 in a forward pass."""
 PLAIN = LOOP + "for step in range(STEPS): train_step()\ntell_all(net)\n"
 
 
@@ -18,6 +20,29 @@ def test_windows_are_three_whole_steps_twice(same) -> None:
     for window in windows(done):
         assert len(window["ends"]) == 3
         assert len(rows(window, "addmm")) == 2 * 3
+
+
+def test_the_backward_of_a_derivative_belongs_to_the_operation_of_the_derivative(same) -> None:
+    done = same(
+        LOOP
+        + """
+for step in range(STEPS):
+    optimizer.zero_grad()
+    x = torch.randn(3, 4, requires_grad=True)
+    y = net(x)
+    (slope,) = torch.autograd.grad(y.pow(2).sum(), x, create_graph=True)
+    loss = slope.pow(2).mean()
+    loss.backward()
+    optimizer.step()
+    tell(loss)
+tell_all(net)
+"""
+    )
+    for window in windows(done):
+        derived = set(window["nodes"].values())
+        assert any(window["operations"][number][BACKWARD] >= 0 for number in derived), (
+            "no derivative has a node"
+        )
 
 
 @pytest.mark.parametrize("first", [0, 5])
