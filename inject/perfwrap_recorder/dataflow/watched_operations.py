@@ -183,9 +183,8 @@ class Watched:
             made = self._sequence() - 1
             if self.nodes.setdefault(made, number) == number:
                 node = made
-        elif (
-            tracked and bits & flags.BACKWARD and not without
-        ):  # create_graph=True: a later pass visits its node
+        elif tracked and bits & flags.BACKWARD and not without:
+            # create_graph=True: a later pass visits its node.
             self.nodes.setdefault(self._sequence() - 1, number)
         return kind.number, inside, outside, bits, reads, scalar, written, node, task, nth, module
 
