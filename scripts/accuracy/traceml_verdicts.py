@@ -56,7 +56,15 @@ RIGHT: dict[str, frozenset[str]] = {
         ("checkpoint_stall", "evaluation_with_grad", "gc_pause", "gradient_norm_per_step"), RESIDUAL
     ),
     **dict.fromkeys(
-        ("host_sync_in_step", "logging_overhead", "python_overhead", "slow_steps", "slowing_steps"), RESIDUAL
+        (
+            "distribution_checks",
+            "evaluation_each_step",
+            "host_sync_in_step",
+            "logging_overhead",
+            "python_overhead",
+        )
+        + ("slow_steps", "slowing_steps"),
+        RESIDUAL,
     ),
     **dict.fromkeys(("program_profiler", "validation_share", "zero_grad_memset"), RESIDUAL),
     # It names the largest of forward, backward and optimizer; each of these counts as right.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -69,7 +70,9 @@ def test_the_demo_names_the_loader_at_its_line_and_applies_a_proven_patch(
     script = out / "train_digits.py"
     assert finding["location"]["file"] == str(script)
     lines = demo.SCRIPT.read_text().splitlines()
-    assert "DataLoader(" in lines[finding["location"]["line"] - 1]
+    named = re.search(r"the DataLoader at train_digits\.py:(\d+)", finding["evidence"][0])
+    assert named is not None
+    assert "DataLoader(" in lines[int(named[1]) - 1]
     # With two compute threads on one free core, the model's work is most of the loop.
     # Where PyTorch is read from disk, the verdict names the start first.
     assert "Data-bound" in slow["verdict"]["sentence"] or slow["machine"]["other_programs"]

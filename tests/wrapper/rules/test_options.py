@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from perfwrap.diagnosis.attribution import _reduced
-from perfwrap.rules.model import Finding, Option
+from perfwrap.rules.model import Finding, Location, Option
 
 ratios = st.tuples(st.floats(0, 1), st.floats(0, 1)).map(sorted).map(tuple)
 
@@ -66,3 +68,18 @@ def test_a_finding_without_an_option_is_a_bug() -> None:
 def test_details_follow_the_sentence() -> None:
     assert Option("Do it.", (0.5, 0.5), details="Then test it.").advice == "Do it. Then test it."
     assert Option("Do it.", (0.5, 0.5)).advice == "Do it."
+
+
+def test_a_finding_is_at_the_line_of_its_best_option() -> None:
+    loader, item = Location("train.py", 12), Location("data.py", 57)
+    workers, cheaper = (
+        Option("Pass num_workers=2.", (0.7, 0.8)),
+        Option("Cheaper.", (0.2, 0.6), location=item),
+    )
+    found = Finding("Waits.", 0.5, (), (workers, cheaper), location=loader)
+    assert (found.location, found.problem) == (item, loader)
+    rest = replace(found, share=0.4)
+    assert (rest.location, rest.problem) == (item, loader)
+    other = Location("train.py", 99)
+    moved = replace(Finding("Waits.", 0.5, (), (workers,), location=loader), location=other)
+    assert (moved.location, moved.problem) == (other, other)

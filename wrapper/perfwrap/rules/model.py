@@ -172,7 +172,9 @@ class Finding:
         if not self.options:
             raise ValueError("A finding has at least one option.")
         best_first = sorted(self.options, key=lambda option: option.ratio)
-        problem = self.problem or self.location
+        # Another location than these two is that of another problem.
+        known = (self.problem, best_first[0].location)
+        problem = self.problem if self.problem and self.location in known else self.location
         object.__setattr__(self, "options", tuple(best_first))
         object.__setattr__(self, "problem", problem)
         object.__setattr__(self, "location", best_first[0].location or problem)
