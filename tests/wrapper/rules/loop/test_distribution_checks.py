@@ -85,8 +85,9 @@ def test_checks_are_found_at_their_line(
     )
     assert str(finding.location) == "agent.py:18"
     assert finding.saving == pytest.approx((best_without(0.19), 1 - least * 0.19))
-    assert finding.advice.startswith("Pass validate_args=False to the distribution at agent.py:18.")
-    assert rule.EVERYWHERE in finding.options[1].edit
+    assert finding.advice.startswith(f"Call {rule.EVERYWHERE} at the start.")
+    assert finding.options[1].edit == "Pass validate_args=False to the distribution at agent.py:18."
+    assert finding.options[1].saving == (finding.saving[0], 1.0)
 
 
 def test_without_a_line_they_are_switched_off_everywhere(
@@ -94,7 +95,8 @@ def test_without_a_line_they_are_switched_off_everywhere(
 ) -> None:
     checks(190, None)
     train(loop)
-    assert find(rule).advice == f"Call {rule.EVERYWHERE} at the start."
+    (option,) = find(rule).options
+    assert option.edit == f"Call {rule.EVERYWHERE} at the start."
 
 
 def test_few_checks_are_clear(loop: Any, ask: Callable[[Rule], Answer], checks: Any) -> None:

@@ -99,7 +99,7 @@ def find_repeated(flow: Dataflow, dead: Collection[int], unchanging: Collection[
 def _derivatives_again(flow: Dataflow, pairs: Mapping[int, int]) -> list[Waste]:
     """Return the passes of torch.autograd.grad that mostly repeat an earlier one, for other inputs.
 
-    Single operations that two backward passes share are parts of torch's formulas: nobody can keep their results.
+    Single operations that two backward passes share are parts of torch's formulas: a program cannot keep their results.
     """
     passes: dict[tuple[int, int], list[int]] = defaultdict(list)
     for number, before in pairs.items():

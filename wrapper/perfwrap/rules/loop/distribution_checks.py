@@ -11,7 +11,8 @@ Why it costs
 
 How the gain is estimated
     The share of the samples in checks. At best all of it is saved and the rest gets faster, at worst 75 %; on a GPU
-    perhaps nothing, because the wait can move to the next read.
+    perhaps nothing, because the wait can move to the next read. Where several lines make distributions,
+    without the checks of one line only its own are saved.
 
 How to fix
     Pass validate_args=False to the distributions, or call
@@ -56,12 +57,16 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
     least = 0.0 if trains_on_gpu(evidence, trainer) else MOST
     saving = best_without(found.share), 1.0 - least * found.share
     basis = f"{units.count(found.count)} of {units.count(found.sampled)} samples"
-    everywhere = Option(f"Call {EVERYWHERE} at the start.", saving, basis)
-    local = Option(
-        f"Pass validate_args=False to {at}.",
+    everywhere = Option(
+        f"Call {EVERYWHERE} at the start.",
         saving,
         basis,
         details="The results are the same. Keep the checks while you debug: they find NaN early.",
+    )
+    local = Option(
+        f"Pass validate_args=False to {at}.",
+        (saving[0], 1.0),
+        basis,
     )
     where = f", mostly for {at}" if found.where else ""
     return [
@@ -72,7 +77,7 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
                 f"{basis} of the training thread (by py-spy) are in checks of torch.distributions, which compare all "
                 "parameters and values with their constraints. Findings about the code around them include this time.",
             ),
-            options=(local, everywhere) if found.where else (everywhere,),
+            options=(everywhere, local) if found.where else (everywhere,),
             verdict="python-bound",
             location=locate(found.where),
             confidence="inferred",

@@ -41,7 +41,6 @@ from math import inf
 
 import polars as pl
 from msgspec import Struct
-from msgspec.structs import replace
 
 from perfwrap import units
 from perfwrap.measures.account.lines import Line
@@ -55,14 +54,12 @@ from perfwrap.measures.loop.stacks import Sampled, sampled_optimizer
 from perfwrap.measures.models import find_models
 from perfwrap.measures.trainers import Trainer
 from perfwrap.rules.levers import find_levers
+from perfwrap.rules.loop._optimizer_groups import TORCH_OPTIM, alike, places_of, share_of, together
 from perfwrap.rules.model import MIN_REPORTED_SHARE, SHARE, Answer, Clear, Finding, Option, locate, place
 from perfwrap.rules.run import double_precision
 from perfwrap.rules.stack_samples import main_function, quote
 
 NEEDS = ("steady_steps", "options")
-
-TORCH_OPTIM = "torch.optim."
-"""Prefix of the classes of torch's own optimizers, which have these options."""
 
 FUSED_ON_CPU = {"Adam": (0.60, 0.85), "AdamW": (0.60, 0.85), "Adagrad": (0.50, 0.70), "SGD": (0.30, 0.75)}
 """Optimizers with a fused CPU kernel (torch 2.4's release notes), and the share of the step that it saves (measured,
@@ -97,7 +94,7 @@ class Limits(Struct, frozen=True):
     min_fused_tensors: int = 4
     """The same for torch's Adam, AdamW and Adagrad, whose fused form gains half of the step from there."""
     min_few_share: float = 0.05
-    """Share of the loop from which optimizers with few small tensors are reported: below it, the gain is under 3 %."""
+    """Share of the loop from which few small tensors are reported: below it, the gain may be under 3 %."""
     max_small_elements: int = 16_384
     """Mean elements per tensor up to which calls cost more than arithmetic on a CPU: measured 9 to 110 µs per tensor of
     up to 4,096 elements with Adam or SGD, 125 to 560 µs for 65,536. There is no time limit, because a busy machine
@@ -136,8 +133,8 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             else (small and _loops_on_cpu(use, version, limits)) or large[use.name] is not None
         )
     ]
-    alike = [group for group in _alike(slow, large) if _share(group) >= _least_share(group, large, limits)]
-    if not alike:
+    groups = [group for group in alike(slow, large) if share_of(group) >= _least_share(group, large, limits)]
+    if not groups:
         total = units.share(sum(use.share for use in found))
         return Clear(f"Optimizer steps take {total} of the loop; none of them is known to be slow.")
     step_ns = mean_step_ns(evidence, trainer)
@@ -158,20 +155,8 @@ def check(evidence: Evidence, trainer: Trainer, limits: Limits) -> Answer:
             None if uses[0].kind.startswith(TORCH_OPTIM) or len(found) > 1 else sampled,
             limits,
         )
-        for uses in alike
+        for uses in groups
     ]
-
-
-def _alike(
-    slow: Sequence[OptimizerUse], large: Mapping[str, tuple[float, float] | None]
-) -> list[tuple[OptimizerUse, ...]]:
-    """Return the optimizers in groups that have the same fix: those of torch of one class and with the same options."""
-    groups: dict[object, tuple[OptimizerUse, ...]] = {}
-    for use in slow:
-        is_torchs = use.kind.startswith(TORCH_OPTIM)
-        key = (use.kind, use.foreach, large.get(use.name)) if is_torchs else use.name
-        groups[key] = (*groups.get(key, ()), use)
-    return sorted(groups.values(), key=_share, reverse=True)
 
 
 def _least_share(
@@ -181,23 +166,6 @@ def _least_share(
     tensors = sum(use.tensors or 0 for use in uses)
     few = large.get(uses[0].name, ()) is None and tensors < limits.min_tensors
     return limits.min_few_share if few else limits.min_reported_share
-
-
-def _share(uses: Sequence[OptimizerUse]) -> float:
-    return sum(use.share for use in uses)
-
-
-def _together(uses: Sequence[OptimizerUse]) -> OptimizerUse:
-    """Return one optimizer with the figures of all."""
-    tensors, elements = ([getattr(use, name) for use in uses] for name in ("tensors", "elements"))
-    return replace(
-        uses[0],
-        ns=sum(use.ns for use in uses),
-        ns_per_step=sum(use.ns_per_step for use in uses),
-        share=_share(uses),
-        tensors=None if None in tensors else sum(tensors),
-        elements=None if None in elements else sum(elements),
-    )
 
 
 def _loops_on_gpu(use: OptimizerUse) -> bool:
@@ -283,7 +251,7 @@ def _finding(
     ``large`` is the share of its step that is saved with large tensors, ``sampled`` are the samples of its steps, if
     the program can change them.
     """
-    use = _together(uses)
+    use = together(uses)
     kind, is_large, hottest = use.kind.rpartition(".")[2], large is not None, main_function(sampled)
     least, most = (
         (limits.min_launches_saved, limits.max_launches_saved)
@@ -309,7 +277,7 @@ def _finding(
         each = f" for {units.count(use.elements)} elements"
     how = "goes over all parameters several times" if is_large else "updates tensors one by one"
     return Finding(
-        title=f"{SHARE} of the training loop is {kind}.step() at {_places(uses)}, which {how}.",
+        title=f"{SHARE} of the training loop is {kind}.step() at {places_of(uses)}, which {how}.",
         share=use.share,
         evidence=(
             f"{units.duration(use.ns_per_step)} per step{each}; {made}.",
@@ -333,12 +301,6 @@ def _finding(
         & pl.col("name").is_in([each.name for each in uses])
         & (pl.col("part") == "optimizer"),
     )
-
-
-def _places(uses: Sequence[OptimizerUse]) -> str:
-    """Return the lines of the steps: ``train.py:7``, ``train.py:7 and train.py:9``."""
-    *most, last = dict.fromkeys(place(use.where, "one line") for use in uses)
-    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _options_in_passes(kind: str, can_compile: bool, saving: tuple[float, float]) -> tuple[Option, ...]:
